@@ -1,1 +1,9 @@
+"""(t, u, y): recorded channels with names, units and clocks; readers and writers."""
 
+from surefoot.logs.channel import Channel as Channel
+from surefoot.logs.log import Log as Log
+from surefoot.logs.read import read_log as read_log
+from surefoot.logs.read import read_logs as read_logs
+from surefoot.logs.recording import Recorder as Recorder
+from surefoot.logs.timing import Timing as Timing
+from surefoot.logs.units import to_si as to_si

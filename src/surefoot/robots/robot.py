@@ -1,0 +1,209 @@
+"""A robot: its model, joint order, pose, actuators, sensors, and the Params a user of it would doubt.
+
+The model file holds bodies, joints, geoms and sites; the robot file holds everything that belongs to the motors,
+the sensors and the controller. `Robot.spec` joins them: armature, viscous and Coulomb friction of the actuators
+are written to the joints, so that the compiled spec has the passive dynamics of the whole robot.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mujoco
+
+from surefoot.errors import InputError, did_you_mean
+from surefoot.params import Params
+
+CHANNELS: dict[str, tuple[str, str]] = {
+    "pd": ("joint_pos_target", "rad"),
+    "torque": ("joint_torque_target", "N·m"),
+    "velocity": ("joint_vel_target", "rad/s"),
+    "voltage": ("voltage_target", "V"),
+    "rotor": ("rotor_target", "1"),
+    "native": ("control", "1"),
+}
+"""Actuator model -> (channel of its command u, unit)."""
+
+COLLISIONS = ("few", "all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Actuator:
+    """One motor. With u the command, q and dq the joint's position and velocity, τ the joint's torque:
+
+        pd        τ = clip(kp (u - q) - kd dq, ±torque_limit)
+        velocity  τ = clip(kd (u - dq), ±torque_limit)
+        torque    τ = clip(u, ±torque_limit)
+        voltage   τ = K/R (clip(u, ±voltage) - K dq), K and R on the joint's side of the gear
+        rotor     thrust = thrust_max s², where s follows u in 0..1 with time constant `lag`;
+                  moment about the thrust axis = spin moment_ratio thrust
+        native    the actuator of that name in the model file, unchanged
+
+    Torques read as forces [N] and angles as metres for slide joints. A limit that is absent is None, not infinity.
+    """
+
+    name: str  # the joint's name; a rotor's site; a native actuator's own name
+    model: str  # a key of CHANNELS
+    kp: float = 0.0  # [N·m/rad]
+    kd: float = 0.0  # [N·m·s/rad]
+    torque_limit: float | None = None  # [N·m]
+    speed_limit: float | None = None  # [rad/s] no-load speed at `voltage`
+    voltage: float | None = None  # [V] supply
+    torque_constant: float | None = None  # [N·m/A] joint side, gear included; equals [V·s/rad]
+    resistance: float | None = None  # [ohm]
+    gear: float | None = None  # motor turns per joint turn, for the reader: every other figure is joint side
+    armature: float = 0.0  # [kg·m^2] reflected rotor inertia
+    damping: float = 0.0  # [N·m·s/rad]
+    coulomb: float = 0.0  # [N·m]
+    thrust_max: float | None = None  # [N]
+    lag: float = 0.0  # [s]
+    moment_ratio: float = 0.0  # [m] yaw moment per thrust
+    spin: int = 1  # sign of the moment on the body about the rotor's +z
+    source: str = ""  # where the figures come from
+
+    @property
+    def channel(self) -> str:
+        """Name of the command channel this actuator listens to."""
+        return CHANNELS[self.model][0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensorSpec:
+    """One sensor and its nominal figures (`figures` holds those of its kind, see docs/robots.md)."""
+
+    kind: str  # encoder | imu | foot_force | wrench | motor_torque
+    name: str
+    of: tuple[str, ...] = ()  # joints (encoder, motor_torque) or geoms (foot_force)
+    site: str | None = None  # imu, wrench
+    rate: float  # [Hz]
+    delay: float = 0.0  # [s]
+    figures: Mapping[str, float] = field(default_factory=dict)
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robot:
+    """A robot as read from its folder; immutable, variants by `dataclasses.replace` or `suspended`."""
+
+    name: str
+    title: str
+    licence: str
+    folder: Path
+    model: Path  # MJCF or URDF
+    base: str | None  # body with the free joint; None when the robot is bolted down
+    feet: tuple[str, ...]  # geoms that touch the ground
+    imu: str | None  # site
+    ground: bool  # whether Sim puts a plane under it
+    timestep: float  # [s]
+    control_dt: float  # [s]
+    joints: tuple[str, ...]  # in the maker's order; order of u and of every joint channel
+    pose: Mapping[str, float]  # default position of every joint [rad] or [m]
+    height: float  # [m] base height of the default pose
+    actuators: tuple[Actuator, ...]  # in the order of `joints`, rotors after them; passive joints have none
+    sensors: tuple[SensorSpec, ...]
+    params_table: Mapping[str, Any]  # the [params.*] tables as written; `params` interprets them
+    options: Mapping[str, Any]  # of the physics, as in MuJoCo's <option>
+    hash: str  # content hash of robot file, model file and assets
+    fixed: str | None = None  # body whose free joint `suspended` took away
+
+    @property
+    def params(self) -> Params:
+        """Default Params, each with the source of its range."""
+        return Params.from_dict(dict(self.params_table))
+
+    @property
+    def passive(self) -> tuple[str, ...]:
+        """Joints without an actuator."""
+        driven = {actuator.name for actuator in self.actuators}
+        return tuple(name for name in self.joints if name not in driven)
+
+    def actuator(self, name: str) -> Actuator:
+        """The actuator of a joint (or rotor), by name."""
+        for actuator in self.actuators:
+            if actuator.name == name:
+                return actuator
+        known = [actuator.name for actuator in self.actuators]
+        raise InputError(f"{name!r} has no actuator on {self.name} {did_you_mean(name, known)}")
+
+    def spec(self, *, collisions: str = "few") -> mujoco.MjSpec:
+        """A fresh MjSpec: the model file with this robot's options and joint friction written into it.
+
+        Args:
+            collisions: "few" keeps the model's own set (feet and trunk on our legged robots, meant for training);
+                "all" also lets every shape-only geom (contype = conaffinity = 0, not a mesh) touch the ground.
+        """
+        if collisions not in COLLISIONS:
+            raise InputError(f"collisions={collisions!r} is not a collision set {did_you_mean(collisions, COLLISIONS)}")
+        spec = mujoco.MjSpec.from_file(str(self.model))
+        spec.option.timestep = self.timestep
+        write_options(spec, self.options)
+        if self.fixed is not None:
+            spec.delete(next(joint for joint in spec.joints if joint.type == mujoco.mjtJoint.mjJNT_FREE))
+            spec.body(self.fixed).pos = [0.0, 0.0, self.height]
+        if any(actuator.model != "native" for actuator in self.actuators):
+            _clear_actuators(spec)
+        for actuator in self.actuators:
+            if actuator.model not in ("rotor", "native"):
+                joint = spec.joint(actuator.name)
+                joint.armature = actuator.armature
+                joint.damping[0] = actuator.damping
+                joint.frictionloss = actuator.coulomb
+        if collisions == "all":
+            for geom in spec.geoms:
+                if geom.contype == 0 and geom.conaffinity == 0 and geom.type != mujoco.mjtGeom.mjGEOM_MESH:
+                    geom.conaffinity = 1
+        return spec
+
+    def suspended(self, *, height: float = 1.0) -> "Robot":
+        """The same robot with its base held still `height` metres up, no ground: legs or arms move in the air."""
+        if self.base is None:
+            raise InputError(f"{self.name} has no free base, so it cannot be suspended: use it as it is")
+        digest = hashlib.sha256(f"{self.hash} suspended {height!r}".encode()).hexdigest()
+        changed: dict[str, Any] = {"base": None, "ground": False, "fixed": self.base, "height": height, "hash": digest}
+        return dataclasses.replace(self, name=f"{self.name}_suspended", **changed)
+
+
+def _clear_actuators(spec: mujoco.MjSpec) -> None:
+    """Take the model file's own actuators away: those of the robot file stand in their place."""
+    for sensor in list(spec.sensors):
+        if sensor.objtype == mujoco.mjtObj.mjOBJ_ACTUATOR:
+            spec.delete(sensor)
+    for item in [*spec.keys, *spec.actuators]:
+        spec.delete(item)
+
+
+FLAGS = {
+    name.removeprefix("mjDSBL_").lower(): bit
+    for name, bit in mujoco.mjtDisableBit.__members__.items()
+    if name.startswith("mjDSBL_")
+}
+ENUMS = {
+    "integrator": (mujoco.mjtIntegrator, "mjINT_"),
+    "cone": (mujoco.mjtCone, "mjCONE_"),
+    "jacobian": (mujoco.mjtJacobian, "mjJAC_"),
+    "solver": (mujoco.mjtSolver, "mjSOL_"),
+}
+NUMBERS = ("impratio", "iterations", "ls_iterations", "tolerance", "noslip_iterations", "density", "viscosity")
+VECTORS = ("gravity", "wind")
+OPTION_KEYS = (*ENUMS, *NUMBERS, *VECTORS, "disable")
+
+
+def write_options(spec: mujoco.MjSpec, options: Mapping[str, Any]) -> None:
+    """Write a robot file's [options] into the spec; the words are those of MuJoCo's <option>."""
+    for key, value in options.items():
+        if key in ENUMS:
+            enum, prefix = ENUMS[key]
+            words = {name.removeprefix(prefix).lower(): item for name, item in enum.__members__.items()}
+            if str(value).lower() not in words:
+                raise InputError(f"options.{key} = {value!r} is not one MuJoCo has {did_you_mean(str(value), words)}")
+            setattr(spec.option, key, words[str(value).lower()])
+        elif key == "disable":
+            for flag in value:
+                if flag not in FLAGS:
+                    raise InputError(f"options.disable: {flag!r} is not a MuJoCo flag {did_you_mean(str(flag), FLAGS)}")
+                spec.option.disableflags |= int(FLAGS[flag])
+        else:
+            setattr(spec.option, key, value)

@@ -1,0 +1,102 @@
+"""What the motors receive: commands after transport delay, jitter, slew limit and rotor lag, one value a substep.
+
+A command u_k is held over its control period [k T, (k + 1) T). What reaches the motor at time t is u(t - d): in a substep
+[t, t + dt] its mean over [t - d, t - d + dt], so any delay acts exactly in the mean, not only whole steps. Live stepping and replay
+of a log use the same two functions, so a log replayed under its own e gives its own trajectory.
+"""
+
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+Array = Any
+
+
+class CommandLine:
+    """The way from u to the motors, for all worlds; `history` and `slewed` and `spin` are its memory."""
+
+    def __init__(self, worlds: int, width: int, substeps: int, dt: float, longest: float):
+        self.substeps, self.dt = substeps, dt
+        self.period = substeps * dt
+        depth = int(np.ceil(longest / self.period - 1e-9)) + 2
+        self.history = np.zeros((worlds, depth, width))  # newest first
+        self.slewed = np.zeros((worlds, width))
+        self.spin = np.zeros((worlds, width))
+        self._rows = np.arange(worlds)[:, None]
+        self._plan: tuple[np.ndarray, ...] | None = None
+
+    def hold(self, ids: np.ndarray, u: np.ndarray) -> None:
+        """After a reset: as if u (len(ids), width) had been commanded for ever."""
+        self.history[ids] = u[:, None]
+        self.slewed[ids] = u
+        self.spin[ids] = u
+
+    def retime(self, delay: np.ndarray) -> None:
+        """Plan the delays (worlds,) [s] of the next steps: which two commands meet in each substep, and their shares."""
+        if not delay.any():
+            self._plan = None
+            return
+        start = np.arange(self.substeps) * self.dt - delay[:, None]  # (worlds, substeps)
+        first = np.floor(start / self.period + 1e-12)
+        until = (first + 1) * self.period - start  # time until the next command arrives
+        share = np.clip(1 - until / self.dt, 0.0, 1.0)
+        share = np.where(share < 1e-9, 0.0, share)[..., None]
+        index = -first.astype(int)
+        deepest = self.history.shape[1] - 1
+        self._plan = (np.minimum(index, deepest), np.clip(index - 1, 0, deepest), share)
+
+    def deliver(self, u: np.ndarray) -> np.ndarray:
+        """Take u (worlds, width) for this control period; return what the motors get, (worlds, substeps, width)."""
+        self.history[:, 1:] = self.history[:, :-1]
+        self.history[:, 0] = u
+        if self._plan is None:
+            return np.broadcast_to(u[:, None], (len(u), self.substeps, u.shape[1]))
+        older, newer, share = self._plan
+        a = self.history[self._rows, older]
+        return a + share * (self.history[self._rows, newer] - a)
+
+    def slew(self, control: np.ndarray, limit: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Follow `control` no faster than `limit` (worlds, width) [1/s] in the given columns."""
+        out = np.array(control)
+        most = limit[:, columns] * self.dt
+        now = self.slewed[:, columns]
+        for j in range(out.shape[1]):
+            now = now + np.clip(out[:, j, columns] - now, -most, most)
+            out[:, j, columns] = now
+        self.slewed[:, columns] = now
+        return out
+
+    def spin_up(self, control: np.ndarray, lag: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Rotors: speed s follows the command with time constant `lag` (exactly over a substep); thrust goes as s²."""
+        out = np.array(control)
+        keep = np.where(lag[:, columns] > 0, np.exp(-self.dt / np.maximum(lag[:, columns], 1e-12)), 0.0)
+        s = self.spin[:, columns]
+        for j in range(out.shape[1]):
+            u = np.clip(out[:, j, columns], 0.0, 1.0)
+            s = u + (s - u) * keep
+            out[:, j, columns] = s * s
+        self.spin[:, columns] = s
+        return out
+
+
+def held_mean(t: np.ndarray, u: np.ndarray, start: Array, dt: float) -> Array:
+    """Mean over [start, start + dt] of the signal that holds u[i] (T, width) from t[i] on; (..., width).
+
+    Before t[0] the signal is u[0]. `start` may have any shape, for example (worlds, substeps).
+    """
+    xp = array_api_compat.array_namespace(start)
+    end = start + dt
+    # Instants that differ by rounding only are the same instant.
+    i = xp.clip(xp.searchsorted(t, start + 1e-9, side="right") - 1, 0, len(t) - 1)
+    k = xp.clip(xp.searchsorted(t, end - 1e-9, side="right") - 1, 0, len(t) - 1)
+    share = xp.where(k > i, (end - t[k]) / dt, 0.0)[..., None]
+    out = u[i] + share * (u[k] - u[i])
+    many = k > i + 1
+    if bool(xp.any(many)):
+        area = np.concatenate([np.zeros((1, u.shape[1])), np.cumsum(u[:-1] * np.diff(t)[:, None], axis=0)])
+        a, b = start[many], end[many]
+        ia, ib = i[many], k[many]
+        whole = area[ib] + u[ib] * (b - t[ib])[..., None] - area[ia] - u[ia] * (a - t[ia])[..., None]
+        out[many] = whole / dt
+    return out

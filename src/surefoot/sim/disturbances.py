@@ -1,0 +1,80 @@
+"""What the world does to the robot between two commands: pushes, wrenches, wind, gusts, cables, torque noise.
+
+    air     F = ½ ρ A |w - v| (w - v),   w = wind + gust                  ρ = 1.225 kg/m³
+    gust    dg = -g/τ dt + σ sqrt(2/τ) dW,  τ = length / airspeed          (Dryden, longitudinal; exact over a control step)
+    cable   F = -c v
+    noise   torque held over a control step T with σ = S / sqrt(2 T)      (S: one-sided density)
+"""
+
+import numpy as np
+
+from surefoot.sim.noise import Noise
+from surefoot.sim.physics import Physics
+
+AIR_DENSITY = 1.225
+"""[kg/m³] at 15 °C and sea level."""
+
+
+class Disturbances:
+    """Forces on the base and torques at the joints, drawn and computed once a control step. Memory: the gust, (worlds, 3)."""
+
+    def __init__(self, physics: Physics, noise: Noise, control_dt: float, base: int | None, base_dof: int | None):
+        self.physics, self.noise, self.dt = physics, noise, control_dt
+        self.base, self.base_dof = base, base_dof
+        self.gust = np.zeros((physics.engine.worlds, 3))
+        joints = {a.name for a in physics.built.robot.actuators}
+        names = physics.built.robot.joints
+        self.driven = np.array([d for d, n in zip(physics.joint_dofs, names, strict=True) if n in joints], dtype=int)
+        self.retune()
+
+    def retune(self) -> None:
+        """Note which disturbances are present in any world."""
+        tables = self.physics.tables
+        on = {n: bool(np.any(tables[n])) for n in ("push", "wrench", "moment", "wind", "gust", "drag", "cable_drag", "torque_noise")}
+        self.active = on
+        self.pushes = on["wrench"] or on["moment"] or on["cable_drag"] or on["drag"]
+
+    def clear(self, ids: np.ndarray) -> None:
+        """After a reset: still air, no force left over."""
+        self.gust[ids] = 0.0
+        self.physics.engine.xfrc_applied[ids] = 0.0
+        self.physics.engine.qfrc_applied[ids] = 0.0
+
+    def act(self, step: int, noisy: bool, living: np.ndarray | None = None) -> None:
+        """Write this control step's forces and kicks into the engine's state; dead worlds are left alone."""
+        engine, t = self.physics.engine, self.physics.tables
+        if noisy and self.active["torque_noise"]:
+            sigma = t["torque_noise"] / np.sqrt(2 * self.dt)
+            engine.qfrc_applied[:, self.driven] = sigma[:, None] * self.noise.normal("torque", step, len(self.driven))
+        if self.base is None or self.base_dof is None:
+            return
+        velocity = engine.qvel[:, self.base_dof : self.base_dof + 3]
+        if noisy and self.active["push"]:
+            self._kick(velocity, step, living)
+        if noisy and self.active["gust"]:
+            self._blow(step)
+        if self.pushes:
+            air = t["wind"] + self.gust - velocity
+            force = t["wrench"] - t["cable_drag"][:, None] * velocity
+            force = force + 0.5 * AIR_DENSITY * t["drag"][:, None] * np.linalg.norm(air, axis=1, keepdims=True) * air
+            engine.xfrc_applied[:, self.base, :3] = force
+            engine.xfrc_applied[:, self.base, 3:] = t["moment"]
+
+    def _kick(self, velocity: np.ndarray, step: int, living: np.ndarray | None) -> None:
+        """Change the base's horizontal velocity at once, in a random direction, about every `interval` seconds."""
+        interval = self.physics.option("push", "interval", 4.0)
+        draw = self.noise.uniform("push", step, 3)
+        hit = draw[:, 0] < self.dt / interval
+        if living is not None:
+            hit &= living
+        size = self.physics.tables["push"] * np.sqrt(draw[:, 1])
+        angle = 2 * np.pi * draw[:, 2]
+        velocity[hit, 0] += (size * np.cos(angle))[hit]
+        velocity[hit, 1] += (size * np.sin(angle))[hit]
+
+    def _blow(self, step: int) -> None:
+        length, airspeed = self.physics.option("gust", "length", 10.0), self.physics.option("gust", "airspeed", 5.0)
+        keep = np.exp(-self.dt * airspeed / length)
+        fresh = self.noise.normal("gust", step, 3)
+        self.gust *= keep
+        self.gust += self.physics.tables["gust"][:, None] * np.sqrt(1 - keep**2) * fresh

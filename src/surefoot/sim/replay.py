@@ -1,0 +1,298 @@
+"""A log's commands driven through f, open loop, under one e or thousands of them at once: what the robot should have done.
+
+    y_replay(t) = h(x(t - delay), e),   x' = f(x, u_log, e),   x(t0) from the log or given
+
+Physics steps on its own grid from t0; the log's commands are averaged over every substep at their delayed time, and the sensors are read
+at the log's own times between substeps. Noise-free unless asked otherwise: e decides, luck does not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surefoot.errors import InputError, did_you_mean
+from surefoot.logs import Channel, Log
+from surefoot.sim.commands import held_mean
+from surefoot.sim.engine import RECORDS
+from surefoot.sim.sensors import View
+
+if TYPE_CHECKING:
+    from surefoot.sim.sim import Sim
+
+CHUNK = 64
+"""Substeps in one engine call."""
+MEMORY = 256e6
+"""[bytes] Most that the records of one group of worlds may take."""
+PARTS = {
+    "joint_pos": "encoder", "joint_vel": "encoder", "gyro": "imu", "accel": "imu", "quat": "imu", "gravity": "imu",
+    "foot_force": "foot_force", "wrench": "wrench", "joint_torque": "motor_torque",
+}  # fmt: skip
+TRUE_CHANNELS = ("base_pos", "base_vel_world")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """Replayed channels of a log for every e: values[name] is (worlds, T, k) at the log's own times t[name] (T,)."""
+
+    log: Log
+    """The part of the log that was replayed."""
+    e: dict[str, np.ndarray]
+    t: dict[str, np.ndarray]
+    values: dict[str, np.ndarray]
+    columns: dict[str, tuple[str, ...]]
+    diverged: np.ndarray
+    """Worlds that left the numbers; their values are NaN from there on, (worlds,)."""
+
+    def world(self, index: int) -> Log:
+        """The replay in one world as a Log, with the recorded commands."""
+        channels = [
+            Channel(
+                name=name, unit=self.log[name].unit, t=self.t[name], values=self.values[name][index], columns=self.columns[name],
+                role="y", clock=self.log[name].clock, nan=bool(self.diverged[index]),
+            )
+            for name in self.values
+        ]  # fmt: skip
+        meta = {"replay": {k: np.asarray(v[index]).tolist() for k, v in self.e.items()}, "of": self.log.hash}
+        return Log(channels=(*self.log.u, *channels), robot=self.log.robot, meta=meta)
+
+    def gap(self, name: str) -> np.ndarray:
+        """Log minus replay of one channel, (worlds, T, k)."""
+        return self.log[name].pick(self.columns[name]).values[None] - self.values[name]
+
+
+def replay(
+    sim: "Sim",
+    log: Log,
+    e: Mapping[str, Any] | None = None,
+    *,
+    start: float | None = None,
+    stop: float | None = None,
+    qpos: np.ndarray | None = None,
+    qvel: np.ndarray | None = None,
+    channels: tuple[str, ...] | None = None,
+    noise: bool = False,
+) -> Replay:
+    """Replay `log` under every row of e (None: the model as it stands), without compiling anything.
+
+    Args:
+        sim: gives robot and Params; its own worlds are not touched.
+        log: commands and measurements; columns are matched by name.
+        e: any subset of the Params, (candidates, ...); what is absent keeps its nominal value.
+        start: time t0 at which physics starts [s]; the first command when None.
+        stop: last time [s]; the end of the commands when None.
+        qpos: initial positions in the model's order, (candidates, nq) or (nq,); None takes them from the log.
+        qvel: initial velocities, (candidates, nv) or (nv,); None takes them from the log.
+        channels: measurements to predict; every one that the sim's sensors have when None.
+        noise: whether readings carry sensor noise; physics stays noise-free.
+    """
+    e = dict(e or {})
+    rows = sim.params.check(e) if e else {}
+    sizes = {len(v) for v in rows.values()}
+    count = max(sizes, default=1)
+    if sizes - {1, count}:
+        raise InputError(f"e holds {sorted(sizes)} candidates: give every param the same number")
+    rows = {name: np.broadcast_to(v, (count, *v.shape[1:])) for name, v in rows.items()}
+    t, u = _commands(sim, log)
+    t0 = float(t[0]) if start is None else float(start)
+    end = max(float(t[-1]), *[float(c.t[-1]) for c in log.y]) if stop is None else float(stop)
+    if not t0 < end:
+        raise InputError(f"nothing to replay between {t0:g} and {end:g} s: this log's commands run from {t[0]:g} to {t[-1]:g} s")
+    names = _channels(sim, log, channels)
+    times = {name: log[name].t[(log[name].t >= t0 - 1e-9) & (log[name].t <= end + 1e-9)] for name in names}
+    substeps = int(np.ceil((end - t0) / sim.timestep - 1e-9))
+    width = sum([sim.model.nq, sim.model.nv, sim.model.nsensordata, sim.model.nu])
+    group = int(np.clip(MEMORY / (8.0 * width * (substeps + 1)), 1, 1024))
+    parts, bad = [], []
+    for first in range(0, count, group):
+        take = slice(first, min(first + group, count))
+        n = take.stop - take.start
+        worker = sim.replayer(_pad(n, group))
+        some = {name: _padded(v[take], worker.worlds) for name, v in rows.items()}
+        given = [None if a is None else _padded(np.broadcast_to(a, (count, np.shape(a)[-1]))[take], worker.worlds) for a in (qpos, qvel)]
+        values, diverged = _replay_group(worker, log, some, (t, u), (t0, substeps), times, given, noise)
+        parts.append({name: v[:n] for name, v in values.items()})
+        bad.append(diverged[:n])
+    values = {name: np.concatenate([p[name] for p in parts]) for name in names}
+    columns = {name: _columns(sim, log, name) for name in names}
+    return Replay(log=log.window(t0 - 1e-9, end + 1e-9), e=rows, t=times, values=values, columns=columns, diverged=np.concatenate(bad))
+
+
+def _pad(n: int, group: int) -> int:
+    """A few sizes of worker serve all counts: the next power of two, at most a group."""
+    return min(1 << (n - 1).bit_length(), group)
+
+
+def _padded(rows: np.ndarray, worlds: int) -> np.ndarray:
+    return np.concatenate([rows, np.repeat(rows[-1:], worlds - len(rows), axis=0)]) if len(rows) < worlds else rows
+
+
+def _commands(sim: "Sim", log: Log) -> tuple[np.ndarray, np.ndarray]:
+    """Times (T,) and commands (T, nu) of a log in the sim's order, matched by name."""
+    wanted = sim.command_channel
+    if wanted not in log:
+        raise InputError(
+            f"robot '{sim.robot.name}' is commanded by '{wanted}', which this log lacks {did_you_mean(wanted, log.names)}: "
+            f"map the log's command to it"
+        )
+    channel = log[wanted]
+    missing = [name for name in sim.command_names if name not in channel.columns]
+    if missing:
+        raise InputError(f"the log's '{wanted}' has no column for {', '.join(missing)} {did_you_mean(missing[0], channel.columns)}")
+    return channel.t, channel.pick(sim.command_names).values
+
+
+def _available(sim: "Sim") -> list[str]:
+    kinds = {s.kind for s in sim.robot.sensors}
+    names = [name for name, kind in PARTS.items() if kind in kinds]
+    return names + (list(TRUE_CHANNELS) if sim.sensors.base_q is not None else [])
+
+
+def _channels(sim: "Sim", log: Log, wanted: tuple[str, ...] | None) -> list[str]:
+    can = _available(sim)
+    for name in wanted or ():
+        if name not in can:
+            raise InputError(f"'{name}' cannot be replayed with this robot's sensors {did_you_mean(name, can)}")
+        log[name]
+    names = [c.name for c in log.y if c.name in can and (wanted is None or c.name in wanted)]
+    if not names:
+        raise InputError(f"this log has no measurement that '{sim.robot.name}' can replay (it can: {', '.join(can)})")
+    for name in names:
+        _columns(sim, log, name)
+    return names
+
+
+def _columns(sim: "Sim", log: Log, name: str) -> tuple[str, ...]:
+    """Columns of a channel that sim and log share; joint channels by joint, the others must be complete."""
+    own = channel_columns(sim)[name]
+    shared = tuple(c for c in log[name].columns if c in own)
+    if not shared or (name not in ("joint_pos", "joint_vel", "joint_torque", "foot_force") and len(shared) < len(own)):
+        raise InputError(f"the log's '{name}' has columns {', '.join(log[name].columns)}; this robot's are {', '.join(own)}")
+    return shared
+
+
+def channel_columns(sim: "Sim") -> dict[str, tuple[str, ...]]:
+    """Column names of every channel that sensors and truth have."""
+    xyz = ("x", "y", "z")
+    feet = tuple(g for s in sim.robot.sensors if s.kind == "foot_force" for g in s.of)
+    return {
+        "joint_pos": sim.robot.joints, "joint_vel": sim.robot.joints, "joint_torque": sim.command_names, "gyro": xyz, "accel": xyz,
+        "quat": ("w", "x", "y", "z"), "gravity": xyz, "foot_force": feet, "wrench": ("fx", "fy", "fz", "tx", "ty", "tz"),
+        "base_pos": xyz, "base_vel_world": xyz,
+    }  # fmt: skip
+
+
+def _start_state(sim: "Sim", log: Log, t0: float) -> tuple[np.ndarray, np.ndarray]:
+    """Initial qpos (worlds, nq) and qvel (worlds, nv) from the log's readings, encoder bias and delay taken out."""
+    q = np.tile(sim._start_qpos(), (sim.worlds, 1))
+    v = np.zeros((sim.worlds, sim.model.nv))
+    tables, encoder = sim.physics.tables, sim.sensors.index.get("encoder")
+    delay = tables["sensor_delay"][:, encoder] if encoder is not None else np.zeros(sim.worlds)
+    if "joint_pos" in log:
+        channel = log["joint_pos"]
+        for j, name in enumerate(sim.robot.joints):
+            if name in channel.columns:
+                y = channel.column(name)
+                at = t0 + delay
+                q[:, sim.sensors.q[j]] = np.interp(at, channel.t, y) - tables["encoder_bias"][:, j]
+                if "joint_vel" in log and name in log["joint_vel"].columns:
+                    v[:, sim.sensors.dq[j]] = np.interp(at, log["joint_vel"].t, log["joint_vel"].column(name))
+                elif len(y) > 2:
+                    v[:, sim.sensors.dq[j]] = np.interp(at, channel.t, np.gradient(y, channel.t))
+    if sim.sensors.base_q is not None and sim.sensors.base_v is not None:
+        places = {"base_pos": (q, sim.sensors.base_q, 3), "quat": (q, sim.sensors.base_q + 3, 4),
+                  "base_vel_world": (v, sim.sensors.base_v, 3), "gyro": (v, sim.sensors.base_v + 3, 3)}  # fmt: skip
+        for name, (array, adr, k) in places.items():
+            if name in log:
+                channel = log[name]
+                array[:, adr : adr + k] = [np.interp(t0, channel.t, channel.values[:, i]) for i in range(k)]
+        quat = q[:, sim.sensors.base_q + 3 : sim.sensors.base_q + 7]
+        quat /= np.linalg.norm(quat, axis=1, keepdims=True)
+    return q, v
+
+
+def _replay_group(
+    sim: "Sim",
+    log: Log,
+    e: dict[str, np.ndarray],
+    commands: tuple[np.ndarray, np.ndarray],
+    span: tuple[float, int],
+    times: dict[str, np.ndarray],
+    given: list[np.ndarray | None],
+    noise: bool,
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Replay in every world of a worker Sim; values (worlds, T, k) by channel, and who diverged."""
+    (t, u), (t0, substeps) = commands, span
+    nominal = sim.params.nominal_e(sim.worlds)
+    sim.apply({**nominal, **e})
+    q, v = _start_state(sim, log, t0)
+    sim.reset(qpos=q if given[0] is None else given[0], qvel=v if given[1] is None else given[1])
+    delay = sim.physics.tables["command_delay"][:, None]
+    before = held_mean(t, u, t0 - delay - sim.timestep, sim.timestep)[:, 0]
+    sim.commands.slewed[:], sim.commands.spin[:] = before, before
+    records = {name: np.empty((sim.worlds, substeps + 1, *np.shape(a)[1:])) for name, a in vars(sim._now()).items()}
+    for name, a in vars(sim._now()).items():
+        records[name][:, 0] = a
+    stride = sim.substeps if sim.residual is not None or sim.disturbances.pushes else CHUNK
+    for first in range(0, substeps, stride):
+        n = min(stride, substeps - first)
+        starts = t0 + (first + np.arange(n)) * sim.timestep - delay
+        control = held_mean(t, u, starts, sim.timestep)
+        sim.disturbances.act(first // stride, False)
+        if sim.residual is not None:
+            held = sim._corrected(control.mean(1))
+            control = control + (held - control.mean(1))[:, None]
+        out = sim.advance(sim.shape_control(control), RECORDS)
+        for name in RECORDS:
+            records[name][:, first + 1 : first + 1 + n] = out[name]
+        sim.alive[:] = True
+    diverged = np.zeros(sim.worlds, dtype=bool)
+    diverged[sim.engine.failed()] = True
+    values = {}
+    for name, at in times.items():
+        part = read_records(sim, name, records, (t0, at), noise)
+        values[name] = part[..., [channel_columns(sim)[name].index(c) for c in _columns(sim, log, name)]]
+        values[name][diverged] = np.nan
+    return values, diverged
+
+
+def read_records(sim: "Sim", name: str, records: dict[str, np.ndarray], when: tuple[float, np.ndarray], noise: bool) -> np.ndarray:
+    """One channel at times `when` = (t0, (T,)) from substep records (worlds, N + 1, ...); (worlds, T, k)."""
+    t0, at = when
+    tables, kind = sim.physics.tables, PARTS.get(name)
+    age = np.zeros((sim.worlds, 1))
+    if kind is not None:
+        column = sim.sensors.index[kind]
+        age = tables["sensor_delay"][:, column, None]
+        period = tables["sensor_period"][:, column, None]
+        if period.any():
+            safe = np.where(period > 0, period, 1.0)
+            age = age + np.where(period > 0, (at - t0 + 1e-9) % safe, 0.0)
+    position = np.clip((at[None] - t0 - age) / sim.timestep, 0, records["qpos"].shape[1] - 1)  # (worlds, T)
+    i = np.minimum(np.floor(position + 1e-9).astype(int), records["qpos"].shape[1] - 2)
+    share = np.clip(position - i, 0.0, 1.0)[..., None]
+    share = np.where(share < 1e-9, 0.0, share)
+    rows = np.arange(sim.worlds)[:, None]
+
+    def sampled(key: str) -> np.ndarray:
+        a, b = records[key][rows, i], records[key][rows, i + 1]
+        return np.swapaxes(a + share * (b - a), 0, 1)  # (T, worlds, columns)
+
+    if kind is None:
+        base = sampled("qpos" if name == "base_pos" else "qvel")
+        start = sim.sensors.base_q if name == "base_pos" else sim.sensors.base_v
+        assert start is not None
+        return np.swapaxes(base[..., start : start + 3], 0, 1)
+    view = View(**{key: sampled(key) for key in RECORDS})
+    if noise:
+        slices = [sim.sensors.PARTS[kind](sim.sensors, View(**{k: a[n] for k, a in vars(view).items()}), n, True)[name] for n in range(len(at))]
+        read = np.stack(slices)
+    else:
+        read = sim.sensors.PARTS[kind](sim.sensors, view, 0, False)[name]
+    if name == "joint_vel" and sim.sensors.active["velocity_differencing"] and len(at) > 1:
+        angle = sim.sensors.PARTS["encoder"](sim.sensors, view, 0, False)["joint_pos"]
+        slope = np.diff(angle, axis=0) / np.diff(at)[:, None, None]
+        chosen = tables["velocity_differencing"][:, None] > 0.5
+        read = np.where(chosen, np.concatenate([slope[:1], slope]), read)
+    return np.swapaxes(read, 0, 1)

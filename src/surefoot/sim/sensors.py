@@ -1,0 +1,231 @@
+"""y = h(x, e) + v: what the robot's sensors deliver, from the state and nothing a robot could not measure.
+
+    encoder   q_m = quantum round((q + bias + σ n) / quantum)          dq_m measured, or the difference of two q_m
+    gyro      ω_m = (1 + scale) R(misalignment) R(mounting)ᵀ ω + bias + walk + N n / √T       walk += K √T n
+    accel     the same, of the specific force at the IMU's site
+    quat, gravity   attitude of the IMU against gravity, mounting included
+    force     f_m = f + σ n + drift (temperature - 25 °C)
+
+A sensor delivers at every control step what it sampled at floor(t / period) period - delay - jitter; a lost reading repeats the last.
+Every function works on the last two axes (worlds, columns), so that a whole replay (samples, worlds, columns) is read in one call.
+"""
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from surefoot.sim.build import Built
+from surefoot.sim.inertia import rotation
+from surefoot.sim.noise import Noise
+from surefoot.sim.physics import Physics
+
+Readings = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """State as sampled at one instant in every world: rows of qpos, qvel, native sensor data and actuator forces."""
+
+    qpos: np.ndarray
+    qvel: np.ndarray
+    sensordata: np.ndarray
+    actuator_force: np.ndarray
+
+
+def rotation_vector_matrix(v: np.ndarray) -> np.ndarray:
+    """Rotation matrices (..., 3, 3) of rotation vectors (..., 3)."""
+    angle = np.linalg.norm(v, axis=-1, keepdims=True)
+    axis = v / np.where(angle > 0, angle, 1.0)
+    return rotation(np.concatenate([np.cos(0.5 * angle), np.sin(0.5 * angle) * axis], axis=-1))
+
+
+class Sensors:
+    """The sensors of one robot in all worlds. Memory: bias walks, the last delivered readings, the last angles."""
+
+    def __init__(self, built: Built, physics: Physics, noise: Noise, control_dt: float):
+        robot, model = built.robot, built.model
+        self.robot, self.physics, self.noise, self.dt = robot, physics, noise, control_dt
+        self.worlds = physics.engine.worlds
+        self.index = {s.kind: i for i, s in enumerate(robot.sensors)}
+        self.q = np.array([int(model.joint(j).qposadr[0]) for j in robot.joints], dtype=int)
+        self.dq = np.array([int(model.joint(j).dofadr[0]) for j in robot.joints], dtype=int)
+        self.motors = physics.motors.ids
+        self.forces = [model.sensor(f"force:{g}").adr[0] + 2 for s in robot.sensors if s.kind == "foot_force" for g in s.of]
+        self.accel = int(model.sensor("accel").adr[0]) if self._has_sensor(model, "accel") else None
+        wrench = self._has_sensor(model, "wrench:force")
+        self.wrench = int(model.sensor("wrench:force").adr[0]) if wrench else None
+        self.base_q = self.base_v = None
+        self.site = np.eye(3)
+        if robot.base is not None:
+            joint = int(model.body(robot.base).jntadr[0])
+            self.base_q, self.base_v = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
+            if robot.imu is not None:
+                self.site = rotation(np.array(model.site(robot.imu).quat))
+        self.walks = {name: np.zeros((self.worlds, 3)) for name in ("gyro", "accel")}
+        self.last: Readings = {}
+        self.last_angle = np.zeros((self.worlds, len(self.q)))
+        self.retune()
+
+    @staticmethod
+    def _has_sensor(model: mujoco.MjModel, name: str) -> bool:
+        return mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name) >= 0
+
+    def retune(self) -> None:
+        """Note which imperfections are present in any world, so that absent ones cost nothing."""
+        tables = self.physics.tables
+        self.active = {name: bool(np.any(table)) for name, table in tables.items()}
+        self.mounting = rotation_vector_matrix(tables["imu_mounting"]) if self.active["imu_mounting"] else None
+        self.frames = {}
+        for name in ("gyro", "accel"):
+            inside = np.broadcast_to(np.eye(3), (self.worlds, 3, 3))
+            if self.mounting is not None:
+                inside = inside @ self.mounting
+            if self.active[f"{name}_misalignment"]:
+                inside = inside @ rotation_vector_matrix(tables[f"{name}_misalignment"])
+            # The engine's accelerometer lives in the site's frame already; both readings are given in the body's.
+            frame = (self.site @ inside if name == "gyro" else inside) @ self.site.T
+            self.frames[name] = None if np.array_equal(frame, np.broadcast_to(np.eye(3), frame.shape)) else frame
+
+    def clear(self, ids: np.ndarray, view: View) -> None:
+        """After a reset: no walk, no memory of earlier readings."""
+        for walk in self.walks.values():
+            walk[ids] = 0.0
+        for values in self.last.values():
+            values[ids] = np.nan
+        self.last_angle[ids] = view.qpos[ids][:, self.q] + self.physics.tables["encoder_bias"][ids]
+
+    # ---------------------------------------------------------------- what is true
+
+    def attitude(self, view: View) -> np.ndarray:
+        """Unit quaternion of the base (worlds, 4), world from body, sloping ground taken into account by `gravity`."""
+        assert self.base_q is not None
+        quat = view.qpos[..., self.base_q + 3 : self.base_q + 7]
+        return quat / np.linalg.norm(quat, axis=-1, keepdims=True)
+
+    def down(self) -> np.ndarray:
+        """Unit vector of gravity in the world's frame, (worlds, 3); slope is a tilt of gravity."""
+        slope = self.physics.tables["slope"]
+        up = np.stack([np.tan(slope[:, 0]), np.tan(slope[:, 1]), np.ones(len(slope))], axis=1)
+        return -up / np.linalg.norm(up, axis=1, keepdims=True)
+
+    # ---------------------------------------------------------------- what is read
+
+    def encoders(self, view: View, step: int, noisy: bool) -> Readings:
+        """joint_pos and joint_vel, (worlds, joints)."""
+        t, on = self.physics.tables, self.active
+        q, dq = view.qpos[..., self.q], view.qvel[..., self.dq]
+        if on["encoder_bias"]:
+            q = q + t["encoder_bias"]
+        if noisy and on["encoder_noise"]:
+            q = q + t["encoder_noise"] * self.noise.normal("encoder", step, q.shape[-1])
+        if on["encoder_quantum"]:
+            quantum = t["encoder_quantum"]
+            safe = np.where(quantum > 0, quantum, 1.0)
+            q = np.where(quantum > 0, np.round(q / safe) * safe, q)
+        if noisy and on["velocity_noise"]:
+            dq = dq + t["velocity_noise"] * self.noise.normal("velocity", step, q.shape[-1])
+        return {"joint_pos": q, "joint_vel": dq}
+
+    def imu(self, view: View, step: int, noisy: bool) -> Readings:
+        """gyro, accel, quat and gravity, each (worlds, 3 or 4)."""
+        assert self.base_v is not None
+        out = {"gyro": self._triad("gyro", view.qvel[..., self.base_v + 3 : self.base_v + 6], step, noisy)}
+        if self.accel is not None:
+            out["accel"] = self._triad("accel", view.sensordata[..., self.accel : self.accel + 3], step, noisy)
+        quat = self.attitude(view)
+        R = rotation(quat) if self.mounting is None else rotation(quat) @ (self.site @ self.mounting @ self.site.T)
+        if self.active["slope"]:
+            R = _upright(self.down()) @ R
+        out["gravity"] = -R[..., 2, :]
+        out["quat"] = quat if self.mounting is None and not self.active["slope"] else _quaternion(R)
+        return out
+
+    def _triad(self, name: str, value: np.ndarray, step: int, noisy: bool) -> np.ndarray:
+        t, on, frame = self.physics.tables, self.active, self.frames[name]
+        if frame is not None:
+            value = np.einsum("wji,...wj->...wi", frame, value)
+        if on[f"{name}_scale"]:
+            value = value * (1 + t[f"{name}_scale"])
+        if on[f"{name}_bias"]:
+            value = value + t[f"{name}_bias"]
+        if not noisy:
+            return value
+        if on[f"{name}_walk"]:
+            value = value + self.walks[name]
+        if on[f"{name}_noise"]:
+            value = value + (t[f"{name}_noise"] / np.sqrt(self.dt))[:, None] * self.noise.normal(name, step, 3)
+        return value
+
+    def walk(self, step: int) -> None:
+        """Let the biases wander for one control step."""
+        for name, bias in self.walks.items():
+            if self.active[f"{name}_walk"]:
+                bias += (self.physics.tables[f"{name}_walk"] * np.sqrt(self.dt))[:, None] * self.noise.normal(f"{name}_walk", step, 3)
+
+    def force(self, view: View, step: int, noisy: bool) -> Readings:
+        """foot_force (worlds, feet) [N], normal to the ground."""
+        t = self.physics.tables
+        f = np.abs(view.sensordata[..., self.forces])
+        f = f + (t["force_drift"] * (t["temperature"] - 25.0))[:, None]
+        if noisy and self.active["force_noise"]:
+            f = f + t["force_noise"][:, None] * self.noise.normal("force", step, f.shape[-1])
+        return {"foot_force": f}
+
+    def wrenches(self, view: View, step: int, noisy: bool) -> Readings:
+        """wrench (worlds, 6): force [N] and torque [N·m] at the sensor's site."""
+        assert self.wrench is not None
+        t = self.physics.tables
+        w = np.array(view.sensordata[..., self.wrench : self.wrench + 6])
+        w[..., :3] += (t["force_drift"] * (t["temperature"] - 25.0))[:, None]
+        if noisy and self.active["force_noise"]:
+            w[..., :3] += t["force_noise"][:, None] * self.noise.normal("force", step, 3)
+        return {"wrench": w}
+
+    def torque(self, view: View, step: int, noisy: bool) -> Readings:
+        """joint_torque (worlds, motors) [N·m] as the motors report it."""
+        tau = view.actuator_force[..., self.motors]
+        sigma = next((s.figures.get("noise", 0.0) for s in self.robot.sensors if s.kind == "motor_torque"), 0.0)
+        if noisy and sigma:
+            tau = tau + sigma * self.noise.normal("torque_sensor", step, tau.shape[-1])
+        return {"joint_torque": tau}
+
+    PARTS = {"encoder": encoders, "imu": imu, "foot_force": force, "wrench": wrenches, "motor_torque": torque}
+
+    def deliver(self, kind: str, view: View, step: int, noisy: bool) -> Readings:
+        """Readings of one sensor kind from the state it sampled, with lost readings repeated."""
+        out = self.PARTS[kind](self, view, step, noisy)
+        if noisy and self.active["sensor_dropout"]:
+            column = self.index[kind]
+            lost = self.noise.uniform("dropout", step, len(self.robot.sensors))[:, column] < self.physics.tables["sensor_dropout"][:, column]
+            for name, value in out.items():
+                old = self.last.get(name)
+                if old is not None:
+                    held = lost[:, None] & np.isfinite(old)
+                    out[name] = np.where(held, old, value)
+                self.last[name] = np.array(out[name])
+        return out
+
+    def difference(self, readings: Readings) -> None:
+        """Where speed is had by differencing, replace joint_vel by the change of the delivered angle over the control step."""
+        if self.active["velocity_differencing"]:
+            by_difference = (readings["joint_pos"] - self.last_angle) / self.dt
+            chosen = self.physics.tables["velocity_differencing"][:, None] > 0.5
+            readings["joint_vel"] = np.where(chosen, by_difference, readings["joint_vel"])
+        self.last_angle[:] = readings["joint_pos"]
+
+
+def _upright(down: np.ndarray) -> np.ndarray:
+    """Rotation (worlds, 3, 3) that turns each unit vector `down` to (0, 0, -1) the shortest way."""
+    c = -down[:, 2]
+    axis = np.stack([-down[:, 1], down[:, 0], np.zeros(len(down))], axis=1)
+    sine = np.linalg.norm(axis, axis=1)
+    unit = axis / np.where(sine > 0, sine, 1.0)[:, None]
+    return rotation_vector_matrix(unit * np.arctan2(sine, c)[:, None])
+
+
+def _quaternion(R: np.ndarray) -> np.ndarray:
+    from surefoot.sim.inertia import quaternion
+
+    q = quaternion(R)
+    return q * np.where(q[..., :1] < 0, -1.0, 1.0)

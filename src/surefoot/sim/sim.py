@@ -1,0 +1,441 @@
+"""Sim: x' = f(x, u, e) + g and y = h(x, e) + v, for many worlds at once, each with its own e.
+
+    sim = Sim(robot, params, worlds=256)
+    e = sim.params.prior().sample(256, 0)
+    sim.apply(e); sim.reset()
+    for _ in range(100):
+        sim.step(u); y = sim.sense()
+
+`apply` is the only writer of physics. `step` takes one command a control period; delays, motors, disturbances and the
+residual act inside it. `sense` gives what the robot's own sensors would, `truth` what only a simulator knows.
+"""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import InputError, did_you_mean
+from surefoot.logs import Log
+from surefoot.params import E, Params
+from surefoot.robots import Robot
+from surefoot.sim import failure, replay
+from surefoot.sim.build import Built, build
+from surefoot.sim.commands import CommandLine
+from surefoot.sim.disturbances import Disturbances
+from surefoot.sim.engine import RECORDS, CpuEngine
+from surefoot.sim.failure import Failure
+from surefoot.sim.laws import Laws
+from surefoot.sim.noise import Noise
+from surefoot.sim.physics import Physics
+from surefoot.sim.residual import Residual, Situation, memory_of
+from surefoot.sim.sensors import Readings, Sensors, View
+from surefoot.sim.tape import Tape
+
+LONGEST_DELAY = 0.1
+"""[s] Memory kept for commands when no Param says how long a delay can be."""
+
+
+class Sim:
+    """Many worlds of one robot. Physics gives the same bits at any thread count; noise depends on (seed, world, step) alone."""
+
+    def __init__(
+        self,
+        robot: Robot,
+        params: Params | None = None,
+        *,
+        worlds: int = 1,
+        engine: str = "cpu",
+        threads: int = 0,
+        seed: int = 0,
+        noise: bool = True,
+        residual: Residual | None = None,
+        collisions: str = "few",
+        failures: str | Path | None = None,
+        built: Built | None = None,
+    ):
+        """Compile the model and make the worlds.
+
+        Args:
+            robot: what `load` returns.
+            params: the schema of e; None takes the robot file's defaults, Params() none.
+            worlds: number of worlds.
+            engine: "cpu".
+            threads: 0 for all cores.
+            seed: key of all noise.
+            noise: whether sensors, disturbances and process noise draw random numbers; biases, delays and pushes' tables stay.
+            residual: g, added to the physics.
+            collisions: "few" (feet and trunk) or "all".
+            failures: folder for the files of worlds that blow up; None keeps them in memory only.
+            built: the compiled model of a like Sim, to share instead of compiling again (see `replace`).
+        """
+        if engine != "cpu":
+            raise InputError(f"engine {engine!r} is not available {did_you_mean(engine, ['cpu'])}")
+        if int(worlds) < 1:
+            raise InputError(f"worlds must be at least 1, got {worlds}")
+        params = robot.params if params is None else params
+        self._made = {
+            "robot": robot, "params": params, "worlds": worlds, "engine": engine, "threads": threads, "seed": seed, "noise": noise,
+            "residual": residual, "collisions": collisions, "failures": failures,
+        }  # fmt: skip
+        self.robot, self.worlds, self.seed, self.noisy, self.residual = robot, int(worlds), seed, noise, residual
+        self.built = built if built is not None else build(robot, params, collisions=collisions)
+        self.model = self.built.model
+        self.engine = CpuEngine(self.model, self.worlds, threads)
+        self.noise = Noise(seed, self.worlds)
+        self.physics = Physics(self.built, self.engine, params)
+        self.params = self.physics.params
+        self.laws = Laws(self.physics)
+        base = self.model.body(robot.base).id if robot.base is not None else None
+        self.sensors = Sensors(self.built, self.physics, self.noise, robot.control_dt)
+        self.disturbances = Disturbances(self.physics, self.noise, robot.control_dt, base, self.sensors.base_v)
+        self.steps = 0
+        self.alive = np.ones(self.worlds, dtype=bool)
+        self.failures: list[Failure] = []
+        self._folder = Path(failures) if failures is not None else None
+        self.memory = memory_of(residual, self.worlds)
+        self._replayers: dict[int, Sim] = {}
+        self._rotors = np.flatnonzero(self.physics.motors.style == "rotor")
+        self._retime()
+        self.apply({})
+        self.reset()
+
+    def __repr__(self) -> str:
+        return f"Sim({self.robot.name}, {self.worlds} worlds, e: {', '.join(self.params) or 'nothing'})"
+
+    def replace(self, **changes: Any) -> "Sim":
+        """A new Sim like this one but for `changes` (worlds, residual, params, seed, ...)."""
+        for name in changes:
+            if name not in self._made:
+                raise InputError(f"{name!r} is not an argument of Sim {did_you_mean(name, self._made)}")
+        same = not {"robot", "params", "collisions"} & set(changes)
+        return Sim(**{**self._made, **changes}, built=self.built if same else None)
+
+    # ---------------------------------------------------------------- time
+
+    def _retime(self) -> None:
+        """Set the substeps from the physics time step, and the lines that remember commands and states."""
+        expanded = self.engine.expanded.get("opt.timestep")
+        self.timestep = float(self.model.opt.timestep if expanded is None else expanded[0])
+        ratio = self.robot.control_dt / self.timestep
+        self.substeps = round(ratio)
+        if abs(ratio - self.substeps) > 1e-6 or self.substeps < 1:
+            raise InputError(
+                f"timestep {self.timestep:g} s does not divide the control period {self.robot.control_dt:g} s of {self.robot.name}: "
+                f"use one that does, such as {self.robot.control_dt / max(1, self.substeps):g}"
+            )
+        bounds = {n: p.high for n, p in self.params.items() if p.kind in ("command_delay", "command_jitter")}
+        longest = sum(bounds.values()) if bounds else LONGEST_DELAY
+        self.commands = CommandLine(self.worlds, self.model.nu, self.substeps, self.timestep, longest)
+        self.tape = Tape.needed(self)
+
+    @property
+    def control_dt(self) -> float:
+        """Control period [s]: one u each."""
+        return self.robot.control_dt
+
+    @property
+    def time(self) -> np.ndarray:
+        """Physics time of every world [s], (worlds,)."""
+        return self.engine.time
+
+    # ---------------------------------------------------------------- e
+
+    def apply(self, e: Mapping[str, Any], ids: Any = None) -> None:
+        """Give worlds their e: the only writer of physics. Legal in the middle of an episode; the state stays.
+
+        Args:
+            e: any subset of the Params; rows for `ids` (or one value for all of them).
+            ids: worlds, None for all.
+        """
+        rows = self._ids(ids)
+        checked = self.params.check(e, len(rows))
+        numerics = [n for n in checked if self.params[n].about.per == "sim"]
+        if numerics and len(rows) != self.worlds:
+            raise InputError(f"param '{numerics[0]}' has one value per Sim: apply it to all worlds at once")
+        for name in checked:
+            self._check_delays(name, checked[name])
+        self.physics.write(checked, rows)
+        if any(self.params[name].about.constants for name in checked):
+            self.engine.refresh_constants(rows)
+        if any(self.params[name].kind == "timestep" for name in checked):
+            self._retime()
+            self._hold_pose(self.engine.everyone)
+        self.sensors.retune()
+        self.disturbances.retune()
+        self.commands.retime(self.physics.tables["command_delay"])
+
+    def _check_delays(self, name: str, value: np.ndarray) -> None:
+        param = self.params[name]
+        if param.kind in ("command_delay", "command_jitter", "sensor_delay", "sensor_jitter", "sensor_period") and value.max() > param.high * (1 + 1e-9):
+            raise InputError(f"param '{name}' is {value.max():g} s, but memory was made for {param.high:g} s: raise its high bound")
+
+    @property
+    def e(self) -> E:
+        """e of every world, decoded from the engine's fields."""
+        return self.physics.read()
+
+    def _ids(self, ids: Any) -> np.ndarray:
+        if ids is None:
+            return self.engine.everyone
+        rows = np.asarray(ids)
+        if rows.dtype == bool:
+            if rows.shape != (self.worlds,):
+                raise InputError(f"a mask of worlds must have shape ({self.worlds},), got {rows.shape}")
+            return np.flatnonzero(rows)
+        rows = np.unique(rows.astype(int).reshape(-1))
+        if len(rows) and (rows[0] < 0 or rows[-1] >= self.worlds):
+            raise InputError(f"world {rows[-1] if rows[-1] >= self.worlds else rows[0]} does not exist: this Sim has {self.worlds}")
+        return rows
+
+    # ---------------------------------------------------------------- reset, step
+
+    def reset(self, ids: Any = None, *, qpos: np.ndarray | None = None, qvel: np.ndarray | None = None) -> None:
+        """Put worlds into the robot's default pose at rest, or into the given state; e stays.
+
+        Command history is filled with the command that holds the pose, so that a delayed robot does not drop.
+        """
+        rows = self._ids(ids)
+        if not len(rows):
+            return
+        self.engine.clear(rows)
+        start = np.tile(self._start_qpos(), (len(rows), 1)) if qpos is None else np.broadcast_to(qpos, (len(rows), self.model.nq))
+        self.engine.qpos[rows] = start
+        if qpos is None and self.built.terrain is not None and self.sensors.base_q is not None:
+            self.engine.qpos[rows, self.sensors.base_q + 2] += self._lift(rows)
+        self.engine.qvel[rows] = 0.0 if qvel is None else np.broadcast_to(qvel, (len(rows), self.model.nv))
+        self._hold_pose(rows)
+        self.disturbances.clear(rows)
+        self.laws.clear(rows)
+        for name, fresh in memory_of(self.residual, self.worlds).items():
+            self.memory[name][rows] = fresh[rows]
+        self.engine.forward(rows)
+        self.alive[rows] = True
+        self.sensors.clear(rows, self._now())
+        if self.tape is not None:
+            self.tape.fill(rows, self._now())
+
+    def _start_qpos(self) -> np.ndarray:
+        """Default pose, (nq,)."""
+        q = np.array(self.model.qpos0)
+        q[self.sensors.q] = [self.robot.pose[j] for j in self.robot.joints]
+        if self.sensors.base_q is not None:
+            q[self.sensors.base_q + 2] = self.robot.height
+        return q
+
+    def _lift(self, rows: np.ndarray) -> np.ndarray:
+        """How much higher the ground under the robot is than zero, (rows,) [m]."""
+        terrain, geom, first = self.built.terrain, self.model.geom("terrain").id, self.model.hfield("terrain0").id
+        assert terrain is not None
+        field = self.engine.field("geom_dataid")[rows, geom] - first
+        return terrain.height(field, np.zeros((len(rows), 1, 2)))[:, 0]
+
+    def _hold_pose(self, rows: np.ndarray) -> None:
+        self.commands.hold(rows, np.tile(self.rest_command, (len(rows), 1)))
+
+    @property
+    def rest_command(self) -> np.ndarray:
+        """The command that asks for the default pose, (nu,): position targets, or zero torque, voltage and thrust."""
+        styles = self.physics.motors.style
+        return np.array([
+            self.robot.pose.get(name, 0.0) if style in ("pd", "wound") else 0.0
+            for name, style in zip(self.physics.motors.names, styles, strict=True)
+        ])  # fmt: skip
+
+    def step(self, u: np.ndarray) -> None:
+        """Advance every living world by one control period under the command u, (worlds, nu) or (nu,)."""
+        u = np.asarray(u, dtype=float)
+        if u.shape != (self.worlds, self.model.nu):
+            if u.shape != (self.model.nu,):
+                raise InputError(f"u must have shape ({self.worlds}, {self.model.nu}), a column for each of {', '.join(self.command_names)}; got {u.shape}")
+            u = np.broadcast_to(u, (self.worlds, self.model.nu))
+        if not np.isfinite(u).all():
+            world, column = np.argwhere(~np.isfinite(u))[0]
+            raise InputError(f"u is not a finite number in world {world} for '{self.command_names[column]}' at step {self.steps}")
+        before = self.engine.state.copy()
+        living = None if self.alive.all() else self.alive
+        self.disturbances.act(self.steps, self.noisy, living)
+        if self.noisy and self.physics.tables["command_jitter"].any():
+            extra = self.physics.tables["command_jitter"] * self.noise.uniform("command_jitter", self.steps, 1)[:, 0]
+            self.commands.retime(self.physics.tables["command_delay"] + extra)
+        control = self.shape_control(self.commands.deliver(self._corrected(u)))
+        self.advance(control)
+        self.sensors.walk(self.steps)
+        self.steps += 1
+        self._bury(before, control)
+
+    def _corrected(self, u: np.ndarray) -> np.ndarray:
+        """u after the residual; its torques and wrench go to the engine."""
+        if self.residual is None:
+            return u
+        view = self._now()
+        base = np.zeros((self.worlds, 0))
+        if self.sensors.base_q is not None and self.sensors.base_v is not None:
+            q, v = self.sensors.base_q, self.sensors.base_v
+            base = np.concatenate([view.qpos[:, q : q + 7], view.qvel[:, v : v + 6]], axis=1)
+        x = Situation(joint_pos=view.qpos[:, self.sensors.q], joint_vel=view.qvel[:, self.sensors.dq], base=base, u=u)
+        correction, self.memory = self.residual(x, self.memory)
+        if correction.dtau is not None:
+            if not (self.noisy and self.disturbances.active["torque_noise"]):
+                self.engine.qfrc_applied[:, self.sensors.dq] = 0.0
+            self.engine.qfrc_applied[:, self.sensors.dq] += correction.dtau
+        if correction.dwrench is not None and self.disturbances.base is not None:
+            if not self.disturbances.pushes:
+                self.engine.xfrc_applied[:, self.disturbances.base] = 0.0
+            self.engine.xfrc_applied[:, self.disturbances.base] += correction.dwrench
+        return u if correction.du is None else u + correction.du
+
+    def shape_control(self, control: np.ndarray) -> np.ndarray:
+        """Motor-side limits on delivered commands (worlds, substeps, nu): slew rate, and the rotors' lag and square law."""
+        limits = self.physics.tables["rate_limit"]
+        if "rate_limit" in self.built.features:
+            control = self.commands.slew(control, limits, np.flatnonzero(np.isfinite(limits).any(0)))
+        if len(self._rotors):
+            control = self.commands.spin_up(control, self.physics.tables["rotor_lag"], self._rotors)
+        return control
+
+    def advance(self, control: np.ndarray, record: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+        """Physics alone: n substeps of control (worlds, n, nu) for all living worlds; records every substep if asked."""
+        ids = None if self.alive.all() else np.flatnonzero(self.alive)
+        wanted = RECORDS if self.tape is not None and not record else record
+        if not self.laws:
+            out = self.engine.advance(control if ids is None else control[ids], ids, wanted)
+        else:
+            parts = []
+            for j in range(control.shape[1]):
+                self.laws.act(self.timestep)
+                part = control[:, j : j + 1] if ids is None else control[ids, j : j + 1]
+                got = self.engine.advance(part, ids, wanted)
+                parts.append({k: v.copy() for k, v in got.items()})
+            out = {k: np.concatenate([p[k] for p in parts], axis=1) for k in wanted}
+        if self.tape is not None and not record:
+            self.tape.push(out, ids)
+        return out
+
+    # ---------------------------------------------------------------- sense
+
+    def _now(self) -> View:
+        e = self.engine
+        return View(qpos=e.qpos, qvel=e.qvel, sensordata=e.derived("sensordata"), actuator_force=e.derived("actuator_force"))
+
+    def sense(self, *, noisy: bool | None = None) -> Readings:
+        """What the robot's sensors deliver now, (worlds, k) by channel; call it once a control step.
+
+        Units and names are those of CONVENTIONS.md: joint_pos, joint_vel, gyro, accel, quat, gravity, foot_force, joint_torque.
+        """
+        noisy = self.noisy if noisy is None else noisy
+        out: Readings = {}
+        now = self._now()
+        for index, sensor in enumerate(self.robot.sensors):
+            view = now if self.tape is None else self.tape.view(index, self.steps, noisy)
+            out.update(self.sensors.deliver(sensor.kind, view, self.steps, noisy))
+        if "joint_pos" in out:
+            self.sensors.difference(out)
+        return out
+
+    def truth(self) -> Readings:
+        """What only a simulator knows, (worlds, k): joint_pos, joint_vel, and for free bases position, attitude, velocity."""
+        x = {"joint_pos": self.engine.qpos[:, self.sensors.q], "joint_vel": self.engine.qvel[:, self.sensors.dq]}
+        if self.sensors.base_q is not None and self.sensors.base_v is not None:
+            q, v = self.sensors.base_q, self.sensors.base_v
+            x["base_pos"], x["quat"] = self.engine.qpos[:, q : q + 3], self.engine.qpos[:, q + 3 : q + 7]
+            x["base_vel_world"], x["base_gyro_true"] = self.engine.qvel[:, v : v + 3], self.engine.qvel[:, v + 3 : v + 6]
+        return x
+
+    @property
+    def command_names(self) -> tuple[str, ...]:
+        """Names of u's columns: the actuated joints (or rotors) in the maker's order."""
+        return self.physics.motors.names
+
+    @property
+    def command_channel(self) -> str:
+        """Name of the command in a Log: joint_pos_target, voltage_target, ..."""
+        return self.robot.actuators[0].channel if self.robot.actuators else "control"
+
+    # ---------------------------------------------------------------- worlds that blow up
+
+    def _bury(self, before: np.ndarray, control: np.ndarray) -> None:
+        """Freeze worlds that left the numbers in this step: named, kept, written to a file; the others go on."""
+        bad = self.engine.failed()
+        bad = bad[self.alive[bad]]
+        if not len(bad):
+            return
+        self.alive[bad] = False
+        for world in bad:
+            found = failure.describe(self, int(world), before[world], control[world])
+            if self._folder is not None:
+                found = found.save(self._folder / f"world{world}_step{self.steps - 1}.npz")
+            self.failures.append(found)
+        warnings.warn(failure.sentence(self.failures[-len(bad) :], self.worlds), RuntimeWarning, stacklevel=3)
+
+    # ---------------------------------------------------------------- logs and snapshots
+
+    def replay(self, log: Log, e: Mapping[str, Any] | None = None, **options: Any) -> "replay.Replay":
+        """f driven open loop by a log's commands, under one e or thousands: see `surefoot.sim.replay.replay`."""
+        return replay.replay(self, log, e, **options)
+
+    def replayer(self, worlds: int) -> "Sim":
+        """A noise-free Sim of the same model with `worlds` worlds, kept for the next replay of that size."""
+        if worlds not in self._replayers:
+            self._replayers[worlds] = self.replace(worlds=worlds, noise=False, failures=None)
+        return self._replayers[worlds]
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Everything that decides what happens next: state, e, histories, memories, counters; plain arrays."""
+        out = {"state": self.engine.state.copy(), "alive": self.alive.copy(), "steps": np.array(self.steps), "seed": np.array(self.seed)}
+        out["warning"] = self.engine.batch.warning.copy()
+        out |= {f"field:{k}": v.copy() for k, v in self.engine.expanded.items()}
+        out |= {f"table:{k}": v.copy() for k, v in self.physics.tables.items()}
+        out |= {f"command:{k}": getattr(self.commands, k).copy() for k in ("history", "slewed", "spin")}
+        out |= {f"walk:{k}": v.copy() for k, v in self.sensors.walks.items()}
+        out |= {f"last:{k}": v.copy() for k, v in self.sensors.last.items()}
+        out |= {f"memory:{k}": v.copy() for k, v in self.memory.items()}
+        out |= {"gust": self.disturbances.gust.copy(), "last_angle": self.sensors.last_angle.copy()}
+        if self.tape is not None:
+            out |= {f"tape:{k}": v.copy() for k, v in self.tape.arrays().items()}
+        if "ground_law" in self.laws.names:
+            out["ground"] = self.laws.last_pos.copy()
+        return out
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Put a snapshot of a Sim like this one back, bit for bit."""
+        if snapshot["state"].shape != self.engine.state.shape:
+            raise InputError(f"the snapshot holds {len(snapshot['state'])} worlds of another size than this Sim's {self.worlds}: make a like Sim")
+        self.engine.state[:] = snapshot["state"]
+        self.engine.batch.warning[:] = snapshot["warning"]
+        self.alive[:] = snapshot["alive"]
+        self.steps = int(snapshot["steps"])
+        self.noise.seed = self.seed = int(snapshot["seed"])
+        parts: dict[str, dict[str, np.ndarray]] = {}
+        for key, value in snapshot.items():
+            if ":" in key:
+                part, name = key.split(":", 1)
+                parts.setdefault(part, {})[name] = value
+        for name, value in parts.get("field", {}).items():
+            self.engine.field(name)[:] = value
+        if parts.get("field"):
+            self.engine.refresh_constants(self.engine.everyone)
+        for name, value in parts["table"].items():
+            self.physics.tables[name][:] = value
+        for name, value in parts["command"].items():
+            getattr(self.commands, name)[:] = value
+        for name, value in parts["walk"].items():
+            self.sensors.walks[name][:] = value
+        self.sensors.last = {k: v.copy() for k, v in parts.get("last", {}).items()}
+        self.memory = {k: v.copy() for k, v in parts.get("memory", {}).items()}
+        self.disturbances.gust[:] = snapshot["gust"]
+        self.sensors.last_angle[:] = snapshot["last_angle"]
+        if self.tape is not None:
+            self.tape.load(parts["tape"])
+        if "ground_law" in self.laws.names:
+            self.laws.last_pos[:] = snapshot["ground"]
+        self.sensors.retune()
+        self.disturbances.retune()
+        self.commands.retime(self.physics.tables["command_delay"])
+        self._refresh_derived()
+
+    def _refresh_derived(self) -> None:
+        """Derived quantities as they were: recomputed for the living worlds."""
+        self.engine.forward(np.flatnonzero(self.alive))

@@ -1,0 +1,87 @@
+"""Ground that is not flat: a bank of height fields of equal size, one of which each world stands on.
+
+Height-field data are shared by all worlds, so a world chooses a field (geom_dataid) and cannot scale it: roughness and
+step_height are discrete Params, one field a choice. All fields of a bank have one shape scaled to the choice's height.
+"""
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from surefoot.errors import InputError
+from surefoot.params import Param
+
+NAME = "terrain"
+FLAT_RADIUS = 0.6
+"""[m] Half-width of the flat square in the middle, where robots start."""
+MOST_CHOICES = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terrain:
+    """The bank: heights (choices, rows, columns) [m] over a square of half-width `extent` [m]."""
+
+    choices: tuple[float, ...]
+    heights: np.ndarray
+    extent: float
+
+    def height(self, field: np.ndarray, xy: np.ndarray) -> np.ndarray:
+        """Ground height [m] under points xy (worlds, k, 2) on each world's field (worlds,); bilinear, (worlds, k)."""
+        n = self.heights.shape[1]
+        s = np.clip((xy + self.extent) / (2 * self.extent) * (n - 1), 0, n - 1 - 1e-9)
+        i = s.astype(int)
+        f = s - i
+        column, row, fx, fy = i[..., 0], i[..., 1], f[..., 0], f[..., 1]
+        h = self.heights[field[:, None, None, None], row[..., None, None] + [[0], [1]], column[..., None, None] + [0, 1]]
+        along = h[..., 0] * (1 - fx[..., None]) + h[..., 1] * fx[..., None]
+        return along[..., 0] * (1 - fy) + along[..., 1] * fy
+
+
+def add_terrain(spec: mujoco.MjSpec, param: Param, ground: str) -> Terrain:
+    """Put a bank of height fields in place of the plane `ground`, which sinks below it to catch what falls off."""
+    if param.choices is None or len(param.choices) > MOST_CHOICES:
+        raise InputError(
+            f"{param.kind} picks one of at most {MOST_CHOICES} ready-made grounds: give choices=(0.0, 0.02, ...), "
+            f"got {'none' if param.choices is None else len(param.choices)}"
+        )
+    if spec.geom(ground) is None:
+        raise InputError("this robot has no ground plane to put a terrain in place of")
+    options = param.options
+    shape = (_rough if param.kind == "roughness" else _steps)(options)
+    top = max(max(param.choices), 1e-6)
+    for index, height in enumerate(param.choices):
+        field = spec.add_hfield(name=f"{NAME}{index}", nrow=shape.shape[0], ncol=shape.shape[1])
+        field.size = [options["extent"], options["extent"], top, 0.1]
+        field.userdata = (shape * (height / top)).ravel()
+    spec.worldbody.add_geom(name=NAME, type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname=f"{NAME}0", friction=[1, 0.005, 0.0001])
+    spec.geom(ground).pos = [0.0, 0.0, -0.5]
+    heights = np.stack([shape.astype(np.float32).astype(float) * height for height in param.choices])
+    return Terrain(choices=param.choices, heights=heights, extent=float(options["extent"]))
+
+
+def _grid(options) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    n = round(2 * options["extent"] / options["cell"]) + 1
+    if not 3 <= n <= 1000:
+        raise InputError(f"extent={options['extent']:g} and cell={options['cell']:g} give {n} points a side, allowed 3..1000")
+    axis = np.linspace(-options["extent"], options["extent"], n)
+    x, y = np.meshgrid(axis, axis)
+    return x, y, np.random.default_rng(int(options["seed"]))
+
+
+def _flat_middle(x: np.ndarray, y: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    """`shape` with height 0 in the middle square; values stay in 0..1."""
+    return np.where(np.maximum(np.abs(x), np.abs(y)) <= FLAT_RADIUS, 0.0, shape)
+
+
+def _rough(options) -> np.ndarray:
+    """Independent heights in 0..1 at every grid point."""
+    x, y, rng = _grid(options)
+    return _flat_middle(x, y, rng.uniform(0.0, 1.0, x.shape))
+
+
+def _steps(options) -> np.ndarray:
+    """Square rings of width `run`, alternately up and down: stairs of one step height that lead nowhere."""
+    x, y, _ = _grid(options)
+    ring = np.floor(np.maximum(np.abs(x), np.abs(y)) / options["run"]).astype(int)
+    return _flat_middle(x, y, (ring % 2).astype(float))
