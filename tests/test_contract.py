@@ -2,7 +2,11 @@
 
 import json
 import random
+import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -241,7 +245,7 @@ def test_mutated_files_give_a_contract_or_one_sentence():
     rng = random.Random(7)
     text = walking(history=2).to_json()
     junk = [None, True, "x", "", -1, 0, 1e400, [], {}, [[]], ["a", 1], {"a": 1}, 10**400, [1.0], -1.5]
-    sentences = []
+    sentences, whole = [], walking(history=2)
     for _ in range(2000):
         values = json.loads(text)
         path = rng.choice([p for p in _nodes(values) if p])
@@ -253,9 +257,12 @@ def test_mutated_files_give_a_contract_or_one_sentence():
         else:
             parent[path[-1]] = rng.choice(junk)
         try:
-            Contract.from_json(json.dumps(values))
+            other = Contract.from_json(json.dumps(values))
         except InputError as error:
             sentences.append(str(error))
+            continue
+        found = whole.difference(other)
+        assert (found == []) == (other == whole) == (other.hash == whole.hash), (path, found)
     assert len(sentences) > 1000
     assert not any("\n" in sentence for sentence in sentences)
 
@@ -302,8 +309,14 @@ def test_action_of_a_wrong_width_or_of_integers_is_refused():
 
 
 def test_importing_the_contract_does_not_import_torch():
-    import subprocess
-    import sys
-
     code = "import sys, surefoot.contract; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_example_in_the_documentation_runs():
+    text = (Path(__file__).resolve().parents[1] / "docs" / "contract.md").read_text("utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    done = subprocess.run(
+        [sys.executable, "-c", example + "assert obs.shape == (1, 23)"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

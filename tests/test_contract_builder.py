@@ -335,13 +335,14 @@ def test_projected_gravity_is_the_world_down_vector_in_the_body():
     np.testing.assert_allclose(np.linalg.norm(to_body(quat, rng.normal(size=(50, 3)) * 0 + 1), axis=1), np.sqrt(3))
 
 
-def test_256_worlds_are_built_within_60_microseconds_of_cpu_time():
+def test_256_worlds_are_built_within_60_microseconds_of_thread_time():
     contract = replace(walking(), groups=walking().groups[:1])
     builder = Builder(contract, worlds=256)
-    (readings, last, command) = next(draws(256, 1))
-    times = []
-    for _ in range(400):
-        start = time.perf_counter()
-        builder.observe(readings, last, command)
-        times.append(time.perf_counter() - start)
-    assert np.quantile(times, 0.1) < 60e-6 * 3  # three times the mark, for machines under load
+    readings, last, command = next(draws(256, 1))
+    best = np.inf
+    for _ in range(20):
+        start = time.thread_time()
+        for _ in range(20):
+            builder.observe(readings, last, command)
+        best = min(best, (time.thread_time() - start) / 20)
+    assert best < 60e-6

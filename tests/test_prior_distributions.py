@@ -148,7 +148,7 @@ def test_cut_normal_is_right_thirty_deviations_out():
 def test_normal_is_cut_at_bounds_but_a_range_beyond_them_is_refused():
     assert Normal(mean=1.0, sd=2.0).cut(0.0, 3.0) == TruncatedNormal(mean=1.0, sd=2.0, low=0.0, high=3.0)
     assert LogNormal(median=1.0, sigma=1.0).cut(0.5, 3.0).support == (0.5, 3.0)
-    with pytest.raises(InputError, match="outside the bounds 6 to 9.5"):
+    with pytest.raises(InputError, match=r"outside the bounds 6 to 9\.5"):
         Uniform(low=5.0, high=9.0).cut(6.0, 9.5)
 
 

@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from test_prior import LEGS, pair, schema
 
 from surefoot.errors import InputError
 from surefoot.params.atoms import Discrete, Point
-from surefoot.params.constructors import CONSTRUCTORS as make
+from surefoot.params.constructors import CONSTRUCTORS
 from surefoot.params.distributions import Normal, TruncatedNormal, Uniform
 from surefoot.params.params import Params
 from surefoot.params.pieces import Spread
 from surefoot.params.prior import Prior, axes_of
+from test_prior import LEGS, pair, schema
 
 MEAN = np.array([0.4, -0.7])
 COVARIANCE = np.array([[0.30, 0.12], [0.12, 0.20]])
 
 
 def legs(scale="linear", low=0.2, high=2.0) -> Params:
-    return Params(kd=make["kd"](low=low, high=high, each=True, scale=scale)).bind({"kd": LEGS})
+    return Params(kd=CONSTRUCTORS["kd"](low=low, high=high, each=True, scale=scale)).bind({"kd": LEGS})
 
 
 # -------------------------------------------------------------------- Gaussian
@@ -137,14 +137,15 @@ def test_spread_on_a_log_scale_is_a_ratio():
 
 @pytest.mark.parametrize("scale", ["linear", "log"])
 @pytest.mark.parametrize(
-    "shared", [Uniform(low=0.3, high=1.9), Discrete(values=(0.5, 1.5)), TruncatedNormal(mean=0.3, sd=0.2, low=0.2, high=2.0)]
+    "shared",
+    [Uniform(low=0.3, high=1.9), Discrete(values=(0.5, 1.5)), TruncatedNormal(mean=0.3, sd=0.2, low=0.2, high=2.0)],
 )
 def test_spread_near_its_bounds_still_integrates_to_one(shared, scale):
-    params = Params(kd=make["kd"](low=0.2, high=2.0, each=True, scale=scale)).bind({"kd": LEGS[:2]})
+    params = Params(kd=CONSTRUCTORS["kd"](low=0.2, high=2.0, each=True, scale=scale)).bind({"kd": LEGS[:2]})
     prior = params.prior().replace(kd=Spread(shared=shared, own=0.25))
-    x = np.linspace(0.2, 2.0, 241)
+    x = np.linspace(0.2, 2.0, 161)
     kd = np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).reshape(-1, 2)
-    density = np.exp(prior.log_prob({"kd": kd})).reshape(241, 241)
+    density = np.exp(prior.log_prob({"kd": kd})).reshape(161, 161)
     assert integrate.simpson(integrate.simpson(density, x), x) == pytest.approx(1.0, abs=2e-4)
     drawn = prior.sample(20_000, 2)["kd"]
     assert stats.kstest(drawn[:, 1], lambda v: prior.product.cdf("kd[FR_calf]", v)).pvalue > 1e-3
@@ -182,9 +183,9 @@ def test_plain_samples_are_redrawn_with_their_weights_and_stay_rows():
 def test_jittered_samples_have_a_density_that_integrates_to_one():
     rows = Prior.gaussian(pair(), MEAN, COVARIANCE).sample(30, 0)
     prior = Prior.samples(pair(), rows, jitter=0.5)
-    x, y = np.linspace(0.3, 1.2, 241), np.linspace(6.0, 9.5, 241)
-    grid = {"foot_friction": np.repeat(x, 241), "base_mass": np.tile(y, 241)}
-    density = np.exp(prior.log_prob(grid)).reshape(241, 241)
+    x, y = np.linspace(0.3, 1.2, 161), np.linspace(6.0, 9.5, 161)
+    grid = {"foot_friction": np.repeat(x, 161), "base_mass": np.tile(y, 161)}
+    density = np.exp(prior.log_prob(grid)).reshape(161, 161)
     assert integrate.simpson(integrate.simpson(density, y), x) == pytest.approx(1.0, abs=1e-3)
 
 

@@ -79,7 +79,10 @@ def test_qube_accelerates_as_the_furuta_equations_say_under_voltage():
         centrifugal = m_p * l_p**2 / 4 + j_p
         force = np.array(
             [
-                tau - d_r * dt - centrifugal * np.sin(2 * alpha) * dt * da + m_p * l_p * l_r / 2 * np.sin(alpha) * da**2,
+                tau
+                - d_r * dt
+                - centrifugal * np.sin(2 * alpha) * dt * da
+                + m_p * l_p * l_r / 2 * np.sin(alpha) * da**2,
                 -d_p * da + centrifugal / 2 * np.sin(2 * alpha) * dt**2 - m_p * l_p * G / 2 * np.sin(alpha),
             ]
         )
@@ -141,9 +144,11 @@ def test_servo_gains_follow_from_its_firmware_law_and_motor_constants():
 
 def test_emps_obeys_its_published_inverse_model():
     mass, viscous, dry, offset = 95.1089, 203.5034, 20.3935, -3.1648
-    rng = np.random.default_rng(5)
+    drive, rng = load("emps").actuator("slider"), np.random.default_rng(5)
     for _ in range(20):
-        speed, force = rng.choice([-1, 1]) * rng.uniform(0.05, 0.3), rng.normal() * 100
+        speed, volts = rng.choice([-1, 1]) * rng.uniform(0.05, 0.3), rng.normal() * 3
+        force = drive.torque_constant / drive.resistance * (volts - drive.torque_constant * speed)
+        assert force == pytest.approx(35.15065 * volts, rel=1e-5)
         expected = (force - viscous * speed - dry * np.sign(speed) - offset) / mass
         assert acceleration("emps", [0.1], [speed], [force])[0] == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
@@ -172,7 +177,12 @@ def test_hopper_mass_matrix_gives_its_total_mass_to_both_root_slides():
 def test_crazyflie_rotors_sit_as_the_maker_places_them_and_cancel_in_hover():
     robot = load("crazyflie")
     model = robot.spec().compile()
-    corners = {"m1": (1, -1), "m2": (-1, -1), "m3": (-1, 1), "m4": (1, 1)}  # front right, back right, back left, front left
+    corners = {
+        "m1": (1, -1),
+        "m2": (-1, -1),
+        "m3": (-1, 1),
+        "m4": (1, 1),
+    }  # front right, back right, back left, front left
     force, moment = 0.0, np.zeros(3)
     for rotor in robot.actuators:
         place = model.site(rotor.name).pos
@@ -180,7 +190,8 @@ def test_crazyflie_rotors_sit_as_the_maker_places_them_and_cancel_in_hover():
         assert np.linalg.norm(place[:2]) == pytest.approx(0.046, rel=1e-5)
         hover = 0.027 * G / 4  # [N]
         force += hover
-        moment += np.cross(place, [0, 0, hover]) + [0, 0, rotor.spin * rotor.moment_ratio * hover]
+        moment += np.cross(place, [0, 0, hover])
+        moment[2] += rotor.spin * rotor.moment_ratio * hover
         assert 0.5 < np.sqrt(hover / rotor.thrust_max) < 0.8  # hover needs a command well inside 0..1
     assert force == pytest.approx(0.027 * G)
     np.testing.assert_allclose(moment, 0.0, atol=1e-15)

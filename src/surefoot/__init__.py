@@ -1,1 +1,79 @@
-"""surefoot"""
+"""surefoot: from a robot's log to a policy that survives reality.
+
+    x' = f(x, u, e) + g(x, u, m) + w        y = h(x, e) + v
+
+Every name below is imported on first use, so that `import surefoot` stays light. The kinds of unknowns are functions
+of the same name: `sf.friction(".*_foot", low=0.3, high=1.2)`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_NAMES = {
+    "params": "E KINDS Kind Param Params Prior Spread Point Discrete Empirical Uniform LogUniform Normal "
+    "TruncatedNormal LogNormal Beta discrete quasi_direct_drive series_elastic",
+    "logs": "Channel Log Recorder read_log read_logs",
+    "contract": "Builder Contract",
+    "robots": "Robot available load",
+    "report": "Page",
+    "sim": "Correction Replay Residual Sim Situation",
+    "errors": "Diverged InputError",
+}
+_HOME = {name: package for package, names in _NAMES.items() for name in names.split()}
+
+if TYPE_CHECKING:
+    from surefoot.contract import Builder as Builder
+    from surefoot.contract import Contract as Contract
+    from surefoot.errors import Diverged as Diverged
+    from surefoot.errors import InputError as InputError
+    from surefoot.logs import Channel as Channel
+    from surefoot.logs import Log as Log
+    from surefoot.logs import Recorder as Recorder
+    from surefoot.logs import read_log as read_log
+    from surefoot.logs import read_logs as read_logs
+    from surefoot.params import KINDS as KINDS
+    from surefoot.params import Beta as Beta
+    from surefoot.params import Discrete as Discrete
+    from surefoot.params import E as E
+    from surefoot.params import Empirical as Empirical
+    from surefoot.params import Kind as Kind
+    from surefoot.params import LogNormal as LogNormal
+    from surefoot.params import LogUniform as LogUniform
+    from surefoot.params import Normal as Normal
+    from surefoot.params import Param as Param
+    from surefoot.params import Params as Params
+    from surefoot.params import Point as Point
+    from surefoot.params import Prior as Prior
+    from surefoot.params import Spread as Spread
+    from surefoot.params import TruncatedNormal as TruncatedNormal
+    from surefoot.params import Uniform as Uniform
+    from surefoot.params import discrete as discrete
+    from surefoot.params import quasi_direct_drive as quasi_direct_drive
+    from surefoot.params import series_elastic as series_elastic
+    from surefoot.report import Page as Page
+    from surefoot.robots import Robot as Robot
+    from surefoot.robots import available as available
+    from surefoot.robots import load as load
+    from surefoot.sim import Correction as Correction
+    from surefoot.sim import Replay as Replay
+    from surefoot.sim import Residual as Residual
+    from surefoot.sim import Sim as Sim
+    from surefoot.sim import Situation as Situation
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use; a kind of Param is found by its own name."""
+    if name in _HOME:
+        return getattr(importlib.import_module(f"surefoot.{_HOME[name]}"), name)
+    if not name.startswith("_"):
+        params = importlib.import_module("surefoot.params")
+        if name in params.CONSTRUCTORS:
+            return params.CONSTRUCTORS[name]
+    raise AttributeError(f"module 'surefoot' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    kinds = importlib.import_module("surefoot.params").CONSTRUCTORS
+    return sorted([*globals(), *_HOME, *kinds])

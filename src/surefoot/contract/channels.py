@@ -40,6 +40,7 @@ STANDARD = {
     "command": Standard(unit="m/s, m/s, rad/s", frame="body"),
     "clock": Standard(unit="1", columns=("sin", "cos", "phase")),
     "foot_force": Standard(unit="N"),
+    "wrench": Standard(unit="N, N·m", frame="sensor", columns=("fx", "fy", "fz", "tx", "ty", "tz")),
     "voltage": Standard(unit="V"),
     "current": Standard(unit="A"),
 }

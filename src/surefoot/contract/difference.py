@@ -68,16 +68,15 @@ def _names(what: str, a: tuple[str, ...], b: tuple[str, ...]) -> list[str]:
 
 def _permutation(a: tuple[str, ...], b: tuple[str, ...]) -> str:
     """How b reorders a: the swapped pairs where there are only such, else both orders."""
-    a, b = tuple(map(label, a)), tuple(map(label, b))
     moved = {x: y for x, y in zip(a, b, strict=True) if x != y}
     if any(moved[y] != x for x, y in moved.items()):
-        return f"the order is {', '.join(b)} there, {', '.join(a)} here"
+        return f"the order is {', '.join(map(label, b))} there, {', '.join(map(label, a))} here"
     pairs = [(x, y) for x, y in moved.items() if a.index(x) < a.index(y)]
     halves = {(_limb(x), _limb(y)) for x, y in pairs}
     whole = len(halves) < len(pairs) and all(_part(x) == _part(y) for x, y in pairs)
     if whole:
         return ", ".join(f"{x}_* and {y}_* swapped" for x, y in sorted(halves))
-    return _listing([f"{x} and {y} swapped" for x, y in pairs])
+    return _listing([f"{label(x)} and {label(y)} swapped" for x, y in pairs])
 
 
 def _limb(name: str) -> str:

@@ -43,7 +43,8 @@ def align(
     and the best s is refined between samples on a cubic spline of b.
 
     Args:
-        a, b: channels, or logs.
+        a: a channel, or a log.
+        b: the other one.
         channel: the channel to compare when logs are given, or a pair of names; None takes the first measurement
             that both have.
         within: largest offset to consider [s]; None considers every one with a quarter of the shorter signal in common.

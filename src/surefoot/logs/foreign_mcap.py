@@ -8,7 +8,7 @@ import numpy as np
 
 from surefoot.errors import InputError
 from surefoot.logs.log import Log
-from surefoot.logs.mcap_file import contents
+from surefoot.logs.mcap_file import Contents, contents
 from surefoot.logs.native import is_native, log_of
 
 
@@ -17,11 +17,15 @@ def read_any_mcap(path: Path) -> Log | None:
     found = contents(path)
     if is_native(found) or not found.topics:
         return log_of(path, found)
-    if any(topic.encoding in ("cdr", "ros1") for topic in found.topics.values()):
-        from surefoot.logs.rosbag import mcap_log
+    if _is_ros(found):
+        from surefoot.logs.rosbag import rosbag_logs
 
-        return mcap_log(path, found)
+        return next(iter(rosbag_logs(path, None)))
     return None
+
+
+def _is_ros(found: Contents) -> bool:
+    return any(topic.encoding in ("cdr", "ros1") for topic in found.topics.values())
 
 
 def topic_columns(path: Path) -> dict[str, Any]:
@@ -31,6 +35,10 @@ def topic_columns(path: Path) -> dict[str, Any]:
     message of the topic become columns.
     """
     found = contents(path)
+    if _is_ros(found):
+        from surefoot.logs.rosbag import bag_columns
+
+        return bag_columns(path)
     columns: dict[str, Any] = {}
     for topic in found.topics.values():
         if topic.encoding != "json" or not topic.data:

@@ -1,6 +1,6 @@
 """Applying a mapping: foreign columns become channels with names, SI units and times."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +34,22 @@ def files_of(path: Path, mapping: FileMapping) -> dict[str, Path]:
         found = {mapping.anchor: path}
     for alias, pattern in mapping.files.items():
         if alias not in found and alias not in mapping.optional:
-            raise InputError(f"{path} belongs to a log of several files, of which {pattern.split('/')[-1]!r} is missing")
+            raise InputError(
+                f"{path} belongs to a log of several files, of which {pattern.split('/')[-1]!r} is missing"
+            )
     return {alias: found[alias] for alias in mapping.files if alias in found}
 
 
 def mapped_logs(path: Path, mapping: FileMapping) -> Iterator[Log]:
     """The logs of a file (and its companions); one, unless the mapping splits it."""
     files = files_of(path, mapping)
-    sources = {alias: open_source(file, mapping) for alias, file in files.items()}
+    yield from logs_from(mapping, {alias: open_source(file, mapping) for alias, file in files.items()}, files)
+
+
+def logs_from(mapping: FileMapping, sources: Sources, files: dict[str, Path]) -> Iterator[Log]:
+    """The logs in sources that are already open; `files` says where they came from."""
     meta = _constants(mapping, sources, files)
-    tails = {"/".join(file.parts[-2:]): sha256(file) for file in files.values()}
-    meta["source"] = {"mapping": mapping.name, "files": tails}
+    meta["source"] = origin(files.values()) | {"mapping": mapping.name}
     if mapping.time.trials:
         meta["axis"] = "trial"
     if not mapping.split:
@@ -52,6 +57,11 @@ def mapped_logs(path: Path, mapping: FileMapping) -> Iterator[Log]:
         return
     for part, piece in _pieces(mapping, sources):
         yield _log(mapping, {mapping.anchor: piece}, meta | {"part": part})
+
+
+def origin(files: Iterable[Path]) -> dict[str, Any]:
+    """Where a log came from: the last two parts of each path, and the hash of its content."""
+    return {"files": {"/".join(file.parts[-2:]): sha256(file) if file.is_file() else "" for file in files}}
 
 
 def _log(mapping: FileMapping, sources: Sources, meta: dict[str, Any]) -> Log:
@@ -80,7 +90,9 @@ def _pieces(mapping: FileMapping, sources: Sources) -> Iterator[tuple[int, Sourc
         raise InputError(f"{source.path}: {len(ids)} ids for {len(lengths)} lengths")
     for reference, table in tables.items():
         if lengths.sum() != len(table):
-            raise InputError(f"{source.path}: lengths add up to {lengths.sum():.0f}, {reference!r} has {len(table)} rows")
+            raise InputError(
+                f"{source.path}: lengths add up to {lengths.sum():.0f}, {reference!r} has {len(table)} rows"
+            )
     stops = np.cumsum(lengths).astype(int)
     for part, start, stop in zip(ids.astype(int).tolist(), (stops - lengths).astype(int), stops, strict=True):
         piece = {reference: table[start:stop] for reference, table in tables.items()}
@@ -104,7 +116,9 @@ def _channel(mapping: FileMapping, rule: ChannelRule, sources: Sources, meta: di
     blocks = []
     for reference, place in zip(rule.source, places, strict=True):
         if place is None:
-            raise InputError(f"mapping {mapping.name!r}: the file of {reference!r} is absent, but its channel is needed")
+            raise InputError(
+                f"mapping {mapping.name!r}: the file of {reference!r} is absent, but its channel is needed"
+            )
         blocks.append(sources[place[0]].numbers(place[1]))
     path = sources[places[0][0] if places[0] else mapping.anchor].path
     lengths = sorted({len(block) for block in blocks})
@@ -173,7 +187,9 @@ def _seconds(raw: np.ndarray, time: TimeRule, rule: ChannelRule, meta: dict[str,
     """Raw times in seconds, from zero when the mapping says so."""
     unit, *_ = conversion(time.unit)
     if unit != "s":
-        raise InputError(f"time of channel {rule.name!r} cannot be in {time.unit!r} {did_you_mean(time.unit, ['s', 'ms', 'us'])}")
+        raise InputError(
+            f"time of channel {rule.name!r} cannot be in {time.unit!r} {did_you_mean(time.unit, ['s', 'ms', 'us'])}"
+        )
     if time.zero and len(raw):
         meta.setdefault("time_zero", {})[rule.clock] = float(to_si(raw[:1], time.unit)[0])
         raw = raw - raw[0]
@@ -186,20 +202,17 @@ def _constants(mapping: FileMapping, sources: Sources, files: dict[str, Path]) -
     for name, value in mapping.constants.items():
         if not isinstance(value, dict):
             meta[name] = value
-            continue
-        extra = set(value) - {"from", "labels", "path", "optional"}
-        if extra or len(set(value) - {"optional"}) != 1:
-            raise InputError(f"mapping {mapping.name!r}: constant {name!r} needs one of `from`, `labels` and `path`")
-        if "path" in value:
+        elif "path" in value:
             anchor = files[mapping.anchor]
-            meta[name] = anchor.parent.name if value["path"] == "folder" else without_gz(anchor.name).rsplit(".", 1)[0]
-            continue
-        place = _resolved(mapping, sources, value.get("from") or value["labels"], mapping.anchor)
-        source = sources[place[0]] if place else None
-        if source is None or not (place[1] in source.constants or source.has(place[1])):  # type: ignore[index]
-            if value.get("optional"):
+            whole = anchor.parent.name if value["path"] == "folder" else without_gz(anchor.name)
+            meta[name] = whole if value["path"] == "folder" else whole.rsplit(".", 1)[0]
+        else:
+            reference = value.get("from") or value["labels"]
+            place = _resolved(mapping, sources, reference, mapping.anchor)
+            if place is None:
+                raise InputError(f"mapping {mapping.name!r}: the file of constant {name!r} is absent")
+            source = sources[place[0]]
+            if value.get("optional") and place[1] not in source.constants and not source.has(place[1]):
                 continue
-        if source is None or place is None:
-            raise InputError(f"mapping {mapping.name!r}: the file of constant {name!r} is absent")
-        meta[name] = list(source.columns[place[1]]) if "labels" in value else source.constant(place[1])
+            meta[name] = source.labels(place[1]) if "labels" in value else source.constant(place[1])
     return meta

@@ -2,7 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping as Table
+from collections.abc import Iterable
+from collections.abc import Mapping as Table
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -143,8 +144,16 @@ def load_mapping(path: Path) -> FileMapping:
     for key in ("optional", "ignore", "header"):
         rest[key] = _names(rest.get(key, []), f"{where}: `{key}`")
     _only(dict.fromkeys(rest["optional"]), table["files"], f"{where}: `optional`")
+    _typed(rest, {"robot": str, "split": dict, "layout": dict, "constants": dict}, where)
     _only(rest.get("split", {}), ["lengths", "ids"], f"{where}: [split]")
     _only(rest.get("layout", {}), ["records", "pairs", "tables"], f"{where}: [layout]")
+    _typed(rest.get("split", {}), {"lengths": str, "ids": str}, f"{where}: [split]")
+    _typed(rest.get("layout", {}), {"records": str, "pairs": bool, "tables": list}, f"{where}: [layout]")
+    for name, value in rest.get("constants", {}).items():
+        if isinstance(value, dict):
+            _only(value, ["from", "labels", "path", "optional"], f"{where}: constant {name!r}")
+            if len(set(value) - {"optional"}) != 1 or value.get("path", "file") not in ("folder", "file"):
+                raise InputError(f"{where}: constant {name!r} needs one of `from`, `labels`, `path` (folder or file)")
     channels = tuple(_channel(channel, where) for channel in table["channels"])
     return FileMapping(name=path.stem, time=time, channels=channels, **rest)
 
@@ -175,12 +184,33 @@ def _values(value: Any, where: str) -> tuple[float, ...]:
     return tuple(float(item) for item in value)
 
 
-def _time(table: Table[str, Any], where: str) -> TimeRule:
+def _typed(table: Table[str, Any], kinds: dict[str, type | tuple[type, ...]], where: str) -> None:
+    """Raise InputError when an entry that is there has another type."""
+    for key, kind in kinds.items():
+        if key in table and (not isinstance(table[key], kind) or (kind is _NUMBER and isinstance(table[key], bool))):
+            raise InputError(f"{where}: `{key}` cannot be {table[key]!r}")
+
+
+_NUMBER = (int, float)
+
+
+def _time(table: Any, where: str) -> TimeRule:
     where = f"{where}: [time]"
+    _typed({"time": table}, {"time": dict}, where)
     _only(table, [f.name for f in fields(TimeRule)], where)
+    kinds = {
+        "column": str,
+        "unit": str,
+        "rate": _NUMBER,
+        "trials": bool,
+        "repeats": str,
+        "unset": _NUMBER,
+        "zero": bool,
+    }
+    _typed(table, kinds | {"zero": bool}, where)
     rule = TimeRule(**table)
     canonical(rule.unit)
-    if rule.rate is not None and not (isinstance(rule.rate, int | float) and 0 < rule.rate < 1e9):
+    if rule.rate is not None and not 0 < rule.rate < 1e9:
         raise InputError(f"{where}: `rate` must be a positive number of Hz, got {rule.rate!r}")
     if rule.repeats not in ("error", "drop"):
         raise InputError(f"{where}: `repeats` must be 'error' or 'drop', got {rule.repeats!r}")
@@ -197,7 +227,10 @@ def _channel(table: Any, where: str) -> ChannelRule:
         if key not in table:
             raise InputError(f"{where} needs `{key}`")
     columns = _names(table["columns"], f"{where}: `columns`")
-    rest = {key: table[key] for key in ("name", "role", "clock", "nan", "optional", "shorter_by", "bits") if key in table}
+    _typed(table, {"role": str, "clock": str, "nan": bool, "optional": bool, "shorter_by": int, "bits": int}, where)
+    rest = {
+        key: table[key] for key in ("name", "role", "clock", "nan", "optional", "shorter_by", "bits") if key in table
+    }
     rule = ChannelRule(
         columns=columns,
         source=_names(table["from"], f"{where}: `from`"),
@@ -210,8 +243,8 @@ def _channel(table: Any, where: str) -> ChannelRule:
     for key, given in (("unit", rule.unit), ("scale", rule.scale), ("offset", rule.offset)):
         if len(given) not in (1, len(columns)):
             raise InputError(f"{where}: `{key}` has {len(given)} entries for {len(columns)} columns")
-    if type(rule.shorter_by) is not int or type(rule.bits) is not int or not 0 <= rule.bits <= 32:
-        raise InputError(f"{where}: `shorter_by` and `bits` are whole numbers, bits up to 32")
+    if not 0 <= rule.bits <= 32 or rule.shorter_by < 0:
+        raise InputError(f"{where}: `bits` is 0 to 32 and `shorter_by` not negative")
     if rule.role not in ROLES:
         raise InputError(f"{where}: {rule.role!r} is not a role {did_you_mean(str(rule.role), ROLES)}")
     return rule

@@ -20,9 +20,14 @@ class Machine(Protocol):
     """What `read_log` needs to know of a robot."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The robot's name."""
+        ...
+
     @property
-    def joints(self) -> Iterable[str]: ...
+    def joints(self) -> Iterable[str]:
+        """Its joints in order."""
+        ...
 
 
 def read_log(
@@ -173,14 +178,15 @@ def _ours(path: Path) -> Log | None:
 
 def _extra(path: Path, mapping: "str | Path | FileMapping | None") -> Iterator[Log]:
     """Rosbags and LeRobot data sets, which need an extra."""
+    rule = mapping if mapping is None or isinstance(mapping, FileMapping) else find_mapping(mapping)
     if _suffix(path) == ".parquet" or (path / "meta" / "info.json").is_file():
         from surefoot.logs.lerobot import lerobot_logs
 
-        yield from lerobot_logs(path)
+        yield from lerobot_logs(path, rule)
     elif _suffix(path) in BAGS or (path / "metadata.yaml").is_file():
-        from surefoot.logs.rosbag import rosbag_log
+        from surefoot.logs.rosbag import rosbag_logs
 
-        yield rosbag_log(path)
+        yield from rosbag_logs(path, rule)
     else:
         raise InputError(f"{path} is a folder of files: use read_logs")
 
@@ -240,7 +246,7 @@ def _ordered(log: Log, joints: tuple[str, ...], robot: str | None) -> Log:
             for column in channel.columns:
                 if column not in joints:
                     raise InputError(
-                        f"channel {channel.name!r} has joint {column!r}, which robot {robot or 'given'!r} does not have "
+                        f"channel {channel.name!r} has joint {column!r}, which robot {robot or 'given'!r} lacks "
                         f"{did_you_mean(column, joints, most=40)}"
                     )
             wanted = [joint for joint in joints if joint in channel.columns]

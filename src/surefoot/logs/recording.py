@@ -22,7 +22,6 @@ from surefoot.logs.channel import LATEST, ROLES, check_columns
 from surefoot.logs.log import Log, plain
 from surefoot.logs.units import checked
 
-
 FORMAT = "1"
 RECORD = "surefoot"
 """Name of the metadata records that describe the log."""

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ class Source:
     """
 
     path: Path
-    columns: dict[str, np.ndarray | list[Any]]
-    constants: dict[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any]
+    constants: Mapping[str, Any] = field(default_factory=dict)
 
     def numbers(self, reference: str) -> np.ndarray:
         """Values of "name", "name[i]" or "name[i:j]" as float64, (T, k)."""
@@ -55,6 +55,13 @@ class Source:
         """True when the column of `reference` is there."""
         return _parsed(reference, self.columns)[0] in self.columns
 
+    def labels(self, name: str) -> list[str]:
+        """Cells of a column of text, (T,)."""
+        cells = self.columns.get(name)
+        if not isinstance(cells, list) or not all(isinstance(cell, str) for cell in cells):
+            raise InputError(f"{self.path} has no column of text {name!r} {did_you_mean(name, self.columns, most=30)}")
+        return list(cells)
+
     def constant(self, name: str) -> Any:
         """A value that stands once in the file, or a column that never changes."""
         if name in self.constants:
@@ -68,7 +75,7 @@ class Source:
         return values[0].tolist() if values.shape[1] > 1 else float(values[0, 0])
 
 
-def _parsed(reference: str, columns: dict[str, Any]) -> tuple[str, slice | None]:
+def _parsed(reference: str, columns: Mapping[str, Any]) -> tuple[str, slice | None]:
     """Name and slice of a reference; a name that stands in the file as it is wins."""
     match = re.fullmatch(r"(.+)\[(\d{1,6})(?::(\d{1,6}))?\]", reference)
     if reference in columns or match is None:
@@ -88,7 +95,9 @@ def _cells(path: Path, name: str, cells: list[Any]) -> np.ndarray:
                 raise InputError(f"{path}: column {name!r} holds {cell[:40]!r} in row {row + 1}, not a list")
             rows.append(cell[1:-1].split(","))
             if len(rows[-1]) != len(rows[0]):
-                raise InputError(f"{path}: column {name!r} has {len(rows[-1])} values in row {row + 1}, not {len(rows[0])}")
+                raise InputError(
+                    f"{path}: column {name!r} has {len(rows[-1])} values in row {row + 1}, not {len(rows[0])}"
+                )
         flat = numbers(path, name, [item.strip() for row in rows for item in row])
         return flat.reshape(len(rows), -1)
     return _json_numbers(path, name, cells)
@@ -251,5 +260,6 @@ def _tables(path: Path, names: list[str], content: dict[str, Any]) -> dict[str, 
 
 
 OPENERS: dict[str, Callable[[Path, FileMapping], Source]] = {
-    ".csv": _csv, ".txt": _text, ".dat": _text, ".npz": _npz, ".npy": _npy, ".mat": _mat, ".json": _json, ".mcap": _mcap,
+    ".csv": _csv, ".txt": _text, ".dat": _text, ".npz": _npz, ".npy": _npy,
+    ".mat": _mat, ".json": _json, ".mcap": _mcap,
 }  # fmt: skip

@@ -106,7 +106,11 @@ def to_si(values: np.ndarray, unit: str) -> np.ndarray:
     """Convert `values` given in `unit` into its SI unit, float64; values already in SI keep their bits."""
     _, factor, offset = conversion(unit)
     values = np.asarray(values, dtype=np.float64)
-    return values if (factor, offset) == (1.0, 0.0) else values * factor + offset
+    if (factor, offset) == (1.0, 0.0):
+        return values
+    whole = round(1 / factor) if factor < 1 else 0
+    # Dividing by a whole number rounds once: 100000 us are 0.1 s to the last bit.
+    return (values / whole if whole and factor == 1 / whole else values * factor) + offset
 
 
 def checked(channel: str, unit: str, count: int) -> str:

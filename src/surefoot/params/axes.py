@@ -98,6 +98,8 @@ class Axes:
             if not isinstance(given, list) or len(given) != len(labels) or not labels:
                 raise InputError(f"{what}: '{name}' must be a list with one entry for each of its labels {labels}")
             arrays[name] = array(given, (len(labels),), f"{what}: {name}").astype(kind)
+        if (arrays["low"] > arrays["high"]).any() or (arrays["log"] & (arrays["low"] <= 0.0)).any():
+            raise InputError(f"{what}: 'low' must not be above 'high', and above zero on a log scale")
         return cls(labels=labels, **arrays)
 
 

@@ -117,7 +117,9 @@ class Param:
         for name in options:
             if name not in allowed:
                 names = [*known, *allowed]
-                raise InputError(f"{name!r} is not a field of a Param of kind {data['kind']} {did_you_mean(name, names)}")
+                raise InputError(
+                    f"{name!r} is not a field of a Param of kind {data['kind']} {did_you_mean(name, names)}"
+                )
         values["options"] = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
         for name in ("low", "high", "nominal"):
             value = values.get(name)

@@ -82,6 +82,8 @@ class Params(Mapping[str, Param]):
             value = param.nominal if param.nominal is not None else (nominal or {}).get(name)
             if value is None:
                 value = np.sqrt(param.low * param.high) if param.scale == "log" else 0.5 * (param.low + param.high)
+                if param.choices is not None:
+                    value = min(param.choices, key=lambda choice: abs(choice - value))
             bound._nominal[name] = np.broadcast_to(np.asarray(value, float), shape).copy()
         return bound
 
@@ -254,7 +256,14 @@ class Params(Mapping[str, Param]):
         for name in names:
             if name not in self._params:
                 raise InputError(f"{name!r} is not a param {did_you_mean(name, self._params)}")
-        return Params(**{name: self._params[name] for name in names})
+        return self._kept(Params(**{name: self._params[name] for name in names}))
+
+    def _kept(self, part: "Params") -> "Params":
+        """`part` of these Params, bound as they are."""
+        if self._elements is not None:
+            part._elements = {name: self._elements[name] for name in part}
+            part._nominal = {name: self._nominal[name] for name in part}
+        return part
 
     def without(self, *names: str) -> "Params":
         """All Params but those called `names`."""

@@ -264,8 +264,8 @@ class Prior:
         for name in self.params:
             labels = labels_of(self.params, name)
             if len(labels) > 1 and all(alone.get(x) == alone.get(labels[0]) is not None for x in labels):
-                alone[name] = [alone.pop(x) for x in labels][0]
-        return prior_file.schema_to_dict(self.params) | {"prior": content}
+                alone = {k: v for k, v in alone.items() if k not in labels} | {name: alone[labels[0]]}
+        return prior_file.schema_to_dict(self.params) | {"prior": content | ({"marginals": alone} if alone else {})}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Prior":
@@ -359,9 +359,12 @@ def pieces_of(params: Params, name: str, belief: Belief) -> list[Piece]:
             spread = Spread(shared=belief.shared.cut(low, high), own=belief.own)
             log = param.scale == "log"
             return [Elements(name=name, labels=labels, spread=spread, low=low, high=high, log=log)]
-        each = [belief] * len(labels) if isinstance(belief, Distribution) else list(belief)
+        if isinstance(belief, Distribution):
+            each = [belief] * len(labels)
+        else:
+            each = list(belief) if isinstance(belief, Sequence) else []
         if len(each) != len(labels) or not all(isinstance(x, Distribution) for x in each):
-            raise InputError(f"one distribution or {len(labels)} are needed, not {belief!r}")
+            raise InputError(f"one distribution or {len(labels)} are needed, such as Point(value=1.0), not {belief!r}")
         for x in each:
             if param.choices and not (x.atomic and np.isin(x.atoms, param.choices).all()):
                 raise InputError(f"only the choices {param.choices} are allowed: use Discrete or Point of these")

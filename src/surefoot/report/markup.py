@@ -99,10 +99,7 @@ def number(value: float, digits: int = 4) -> str:
     text = f"{value:.{digits}g}"
     if "e" in text:
         mantissa, exponent = text.split("e")
-        if 0 <= int(exponent) < 9:
-            text = f"{value:.0f}"
-        else:
-            text = f"{mantissa}e{int(exponent)}"
+        text = f"{value:.0f}" if 0 <= int(exponent) < 9 else f"{mantissa}e{int(exponent)}"
     return text.replace("-", "−")
 
 

@@ -114,8 +114,8 @@ class Page:
             height: of the plot [px].
             note: a sentence below the plot.
         """
-        spec = plots.lines(x, series, bands=bands or {}, dashed=dashed, steps=steps, marks=marks or {})
-        self._plot(title, {**spec, "xlabel": xlabel, "ylabel": ylabel, "ylog": ylog, "height": height}, note)
+        spec = plots.lines(x, series, bands=bands or {}, dashed=dashed, steps=steps, marks=marks or {}, ylog=ylog)
+        self._plot(title, {**spec, "xlabel": xlabel, "ylabel": ylabel, "height": height}, note)
 
     def bars(
         self,
@@ -225,8 +225,8 @@ class Page:
 
     def html(self) -> str:
         """The whole page as text."""
-        style, script = (resources.files(__package__).joinpath(n).read_text("utf-8") for n in ("page.css", "plot.js"))
-        script = f"\n{script}"
+        style, axes, kinds = (_asset(name) for name in ("page.css", "axes.js", "kinds.js"))
+        script = f'(() => {{\n"use strict";\n{axes}\n{kinds}}})();\n'
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
         policy = (
             "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; "
@@ -267,6 +267,10 @@ class Page:
         made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
         rows = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
         return f"<footer><dl>{rows}<div><dt>made</dt><dd>{made}</dd></div></dl></footer>"
+
+
+def _asset(name: str) -> str:
+    return resources.files("surefoot.report").joinpath(name).read_text("utf-8")
 
 
 def _distinct_anchors(body: str) -> str:

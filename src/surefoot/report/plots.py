@@ -24,6 +24,7 @@ def lines(
     dashed: Sequence[str],
     steps: Sequence[str],
     marks: Mapping[str, float],
+    ylog: bool,
 ) -> dict[str, Any]:
     """Lines over x; each of `series` is y, or (x, y) with its own x."""
     if not series:
@@ -32,20 +33,22 @@ def lines(
         choose(name, series, "a series of this plot")
     drawn, spans = [], []
     for name, values in series.items():
-        own = isinstance(values, tuple) and len(values) == 2
-        xs, y = _pair(*(values if own else (x, values)), name)
+        own = isinstance(values, tuple) and len(values) == 2 and np.ndim(values[0]) == 1
+        xs, y = _pair(values[0], values[1], name) if own else _pair(x, values, name)
         spans += [xs[0], xs[-1]]
         thin_x, thin_y = thin(xs, y)
-        entry = {"label": name, "x": pack(thin_x), "y": pack(thin_y), "thinned": thin_x.size != xs.size}
+        entry = {"label": name, "x": pack(thin_x), "y": pack(thin_y, log=ylog), "thinned": thin_x.size != xs.size}
         if name in bands:
             low, high = (_pair(xs, side, f"band of {name}")[1] for side in bands[name])
-            entry["low"], entry["high"] = pack(_lowest(xs, low)[1]), pack(_highest(xs, high)[1])
-            entry["band_x"] = pack(_lowest(xs, low)[0])
+            band_x, low = _edge(xs, low, np.minimum)
+            _, high = _edge(xs, high, np.maximum)
+            entry |= {"band_x": pack(band_x), "low": pack(low, log=ylog), "high": pack(high, log=ylog)}
         drawn.append({**entry, "dashed": name in dashed, "step": name in steps})
     return {
         "kind": "lines",
         "series": drawn,
         "span": [float(min(spans)), float(max(spans))],
+        "ylog": ylog,
         "marks": [{"label": name, "x": float(at)} for name, at in marks.items()],
     }
 
@@ -60,17 +63,8 @@ def _pair(x: Any, y: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def _lowest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The lower edge of a band, one value per bin."""
-    return _edge(x, y, np.minimum)
-
-
-def _highest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The upper edge of a band, one value per bin."""
-    return _edge(x, y, np.maximum)
-
-
 def _edge(x: np.ndarray, y: np.ndarray, extreme: Any) -> tuple[np.ndarray, np.ndarray]:
+    """One edge of a band with its x, one value per bin."""
     thin_x, thin_y = thin(x, y)
     if thin_x.size == x.size:
         return x, y

@@ -146,8 +146,13 @@ def _symmetry(subject: Subject) -> Iterator[Finding]:
 
 
 def _limits(subject: Subject) -> Iterator[Finding]:
-    """Joint limits that are missing or have no width."""
+    """Joint limits that are missing, reversed or in the wrong unit."""
     model, robot = subject.model, subject.robot
+    for joint in subject.source.joints:
+        if joint.range[0] > joint.range[1]:
+            what = f"the limits of a joint are reversed: {joint.range[0]:g} is above {joint.range[1]:g}"
+            advice = "MuJoCo then ignores them without a word; swap them"
+            yield Finding(level="error", what=what, where=f"joint {joint.name!r}", advice=advice)
     driven = [a.name for a in robot.actuators if a.model == "pd" and a.name in robot.joints]
     for name in robot.joints:
         i = model.joint(name).id

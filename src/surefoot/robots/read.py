@@ -9,6 +9,7 @@ from typing import Any
 import mujoco
 
 from surefoot.errors import InputError, did_you_mean
+from surefoot.params import Params
 from surefoot.robots.robot import CHANNELS, OPTION_KEYS, Actuator, Robot, SensorSpec, write_options
 from surefoot.robots.table import Table
 
@@ -123,7 +124,7 @@ def _from_model(path: Path) -> Robot:
         height=height,
         actuators=tuple(actuators),
         sensors=(),
-        params_table={},
+        params=Params(),
         options={},
         hash=_digest([path], spec),
     )
@@ -173,12 +174,19 @@ def _from_toml(path: Path) -> Robot:
         height=table.take("height", float, 0.0),
         actuators=_actuators(table, model, joints),
         sensors=_sensors(table, model, joints),
-        params_table=table.take("params", dict, {}),
+        params=_params(table),
         options=_options(table),
         hash=_digest([path, file], spec),
     )
     table.finish()
     return robot
+
+
+def _params(table: Table) -> Params:
+    try:
+        return Params.from_dict(table.take("params", dict, {}))
+    except InputError as error:
+        raise InputError(f"{table.where}: {error}") from None
 
 
 def _joint_order(table: Table, model: mujoco.MjModel) -> tuple[str, ...]:

@@ -104,15 +104,10 @@ class Robot:
     height: float  # [m] base height of the default pose
     actuators: tuple[Actuator, ...]  # in the order of `joints`, rotors after them; passive joints have none
     sensors: tuple[SensorSpec, ...]
-    params_table: Mapping[str, Any]  # the [params.*] tables as written; `params` interprets them
+    params: Params  # default Params, each with the source of its range
     options: Mapping[str, Any]  # of the physics, as in MuJoCo's <option>
     hash: str  # content hash of robot file, model file and assets
     fixed: str | None = None  # body whose free joint `suspended` took away
-
-    @property
-    def params(self) -> Params:
-        """Default Params, each with the source of its range."""
-        return Params.from_dict(dict(self.params_table))
 
     @property
     def passive(self) -> tuple[str, ...]:

@@ -68,7 +68,13 @@ def build(robot: Robot, params: Params, *, collisions: str = "few") -> Built:
     features: set[str] = set()
     terrain: Terrain | None = None
     if robot.ground and not any(g.type == mujoco.mjtGeom.mjGEOM_PLANE for g in spec.geoms):
-        spec.worldbody.add_geom(name=GROUND, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], friction=[1, 0.005, 0.0001])
+        spec.worldbody.add_geom(
+            name=GROUND,
+            type=mujoco.mjtGeom.mjGEOM_PLANE,
+            size=[0, 0, 1],
+            friction=[1, 0.005, 0.0001],
+            material=_scenery(spec),
+        )
     for name, param in params.items():
         need = param.about.structural
         features |= {need} - {""}
@@ -85,9 +91,34 @@ def build(robot: Robot, params: Params, *, collisions: str = "few") -> Built:
     _add_sensors(spec, robot)
     if robot.height and robot.base is not None:
         spec.body(robot.base).pos[2] = robot.height
-    return Built(
-        robot=robot, model=spec.compile(), features=frozenset(features), motors=motors, terrain=terrain
+    return Built(robot=robot, model=spec.compile(), features=frozenset(features), motors=motors, terrain=terrain)
+
+
+def _scenery(spec: mujoco.MjSpec) -> str:
+    """Light, sky and a checkered floor, for pictures; returns the floor's material."""
+    spec.worldbody.add_light(pos=[0, 0, 4], dir=[0.05, 0.1, -1], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, diffuse=[0.5, 0.5, 0.5])
+    sky, checker = mujoco.mjtTexture.mjTEXTURE_SKYBOX, mujoco.mjtTexture.mjTEXTURE_2D
+    spec.add_texture(
+        name="sky",
+        type=sky,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=[0.75, 0.83, 0.92],
+        rgb2=[0.95, 0.96, 0.98],
+        width=64,
+        height=384,
     )
+    spec.add_texture(
+        name="checker",
+        type=checker,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+        rgb1=[0.86, 0.87, 0.88],
+        rgb2=[0.78, 0.8, 0.82],
+        width=64,
+        height=64,
+    )
+    material = spec.add_material(name="floor", texrepeat=[2, 2], texuniform=True)
+    material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "checker"
+    return "floor"
 
 
 # -------------------------------------------------------------------- edits, one a structural need
@@ -150,7 +181,11 @@ def _flex(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
         else:
             raise InputError(f"axis={axis!r} of link_compliance is not 'joint', 'x', 'y' or 'z'")
         body.add_joint(
-            name=flex_name(name), axis=axis, stiffness=_middle(param), damping=[param.options["damping"], 0, 0], armature=1e-4
+            name=flex_name(name),
+            axis=axis,
+            stiffness=_middle(param),
+            damping=[param.options["damping"], 0, 0],
+            armature=1e-4,
         )
 
 
@@ -178,7 +213,9 @@ def _play(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
 
 
 def _spring(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
-    _behind_joint(spec, robot, param, SPRING, stiffness=[_middle(param), 0, 0], damping=[param.options["damping"], 0, 0])
+    _behind_joint(
+        spec, robot, param, SPRING, stiffness=[_middle(param), 0, 0], damping=[param.options["damping"], 0, 0]
+    )
 
 
 PLAY, SPRING = "_play", "_spring"
@@ -224,7 +261,10 @@ def _add_actuators(spec: mujoco.MjSpec, robot: Robot, params: Params) -> tuple[s
         if param.about.structural in MOTOR_PARAMS:
             try:
                 for joint in matching(param.of, joints, "actuated joint"):
-                    wound[joint] = {**wound.get(joint, {}), **{f"{param.kind}.{k}": v for k, v in param.options.items()}}
+                    wound[joint] = {
+                        **wound.get(joint, {}),
+                        **{f"{param.kind}.{k}": v for k, v in param.options.items()},
+                    }
                     if param.about.structural == "thermal":
                         wound[joint] = {**wound[joint], "thermal": _middle(param)}
             except InputError as error:
@@ -302,7 +342,10 @@ def _add_sensors(spec: mujoco.MjSpec, robot: Robot) -> None:
     kinds = {s.kind for s in robot.sensors}
     if robot.imu is not None and "imu" in kinds:
         spec.add_sensor(
-            name="accel", type=mujoco.mjtSensor.mjSENS_ACCELEROMETER, objtype=mujoco.mjtObj.mjOBJ_SITE, objname=robot.imu
+            name="accel",
+            type=mujoco.mjtSensor.mjSENS_ACCELEROMETER,
+            objtype=mujoco.mjtObj.mjOBJ_SITE,
+            objname=robot.imu,
         )
     for sensor in robot.sensors:
         if sensor.kind == "foot_force":

@@ -1,9 +1,9 @@
 """What the world does to the robot between two commands: pushes, wrenches, wind, gusts, cables, torque noise.
 
-    air     F = ½ ρ A |w - v| (w - v),   w = wind + gust                  ρ = 1.225 kg/m³
-    gust    dg = -g/τ dt + σ sqrt(2/τ) dW,  τ = length / airspeed          (Dryden, longitudinal; exact over a control step)
-    cable   F = -c v
-    noise   torque held over a control step T with σ = S / sqrt(2 T)      (S: one-sided density)
+air     F = ½ ρ A |w - v| (w - v),   w = wind + gust                  ρ = 1.225 kg/m³
+gust    dg = -g/τ dt + σ sqrt(2/τ) dW,  τ = length / airspeed          (Dryden, longitudinal; exact over a control step)
+cable   F = -c v
+noise   torque held over a control step T with σ = S / sqrt(2 T)      (S: one-sided density)
 """
 
 import numpy as np
@@ -30,7 +30,10 @@ class Disturbances:
     def retune(self) -> None:
         """Note which disturbances are present in any world."""
         tables = self.physics.tables
-        on = {n: bool(np.any(tables[n])) for n in ("push", "wrench", "moment", "wind", "gust", "drag", "cable_drag", "torque_noise")}
+        on = {
+            n: bool(np.any(tables[n]))
+            for n in ("push", "wrench", "moment", "wind", "gust", "drag", "cable_drag", "torque_noise")
+        }
         self.active = on
         self.pushes = on["wrench"] or on["moment"] or on["cable_drag"] or on["drag"]
 

@@ -4,13 +4,16 @@ An engine owns the numbers of the physics and nothing else: fields of the model 
 knows no Params, no sensors and no robot, so that another engine (CUDA, PhysX) can take its place under `Sim`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import mujoco
 import numpy as np
 from mujoco.batch import Batch, SimulationError
 
-BAD = [int(w) for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)]
+BAD = [
+    int(w)
+    for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)
+]
 RECORDS = ("qpos", "qvel", "sensordata", "actuator_force")
 
 
@@ -27,11 +30,14 @@ class CpuEngine:
         self.batch = Batch(model, worlds, threads)
         self.everyone = np.arange(worlds)
         self._fields: dict[str, np.ndarray] = {}
+        self._derived: dict[str, np.ndarray] = {}
         self._nominal: dict[str, np.ndarray] = {}
         self._buffers: dict[int, dict[str, np.ndarray]] = {}
         bind = self.batch.bind
         self.qpos, self.qvel, self.act, self.time = bind("qpos"), bind("qvel"), bind("act"), bind("time")
         self.qfrc_applied, self.xfrc_applied = bind("qfrc_applied"), bind("xfrc_applied")
+        self.ctrl = bind("ctrl")
+        self.watch("sensordata", "actuator_force")
 
     @property
     def threads(self) -> int:
@@ -69,9 +75,29 @@ class CpuEngine:
         """The whole physics state, one row a world; writable."""
         return self.batch.state
 
+    def watch(self, *names: str) -> None:
+        """Follow derived quantities from now on; what is not followed yet when a call runs reads as zero after it."""
+        for name in names:
+            self._derived[name] = self.batch.bind(name)
+
     def derived(self, name: str) -> np.ndarray:
         """Live read-only values of a derived quantity, (worlds, ...), one substep behind the state."""
-        return self.batch.bind(name)
+        if name not in self._derived:
+            self.watch(name)
+        return self._derived[name]
+
+    @property
+    def outputs(self) -> dict[str, np.ndarray]:
+        """Copies of all followed derived quantities, for snapshots."""
+        return {name: value.copy() for name, value in self._derived.items()}
+
+    @outputs.setter
+    def outputs(self, values: Mapping[str, np.ndarray]) -> None:
+        for name, value in values.items():
+            live = self.derived(name)
+            live.flags.writeable = True
+            live[:] = value
+            live.flags.writeable = False
 
     def clear(self, ids: np.ndarray) -> None:
         """Put worlds back to the model's zero state, without computing anything."""

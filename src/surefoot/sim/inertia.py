@@ -56,7 +56,11 @@ def pseudo_inertia(mass: Array, com: Array, principal: Array, quat: Array) -> Ar
     half = principal[..., 0] + principal[..., 1] + principal[..., 2]
     second = 0.5 * half[..., None] - principal  # (..., 3) second moments about the principal axes
     h = mass[..., None] * com
-    sigma = xp.einsum("...ij,...j,...kj->...ik", R, second, R) if hasattr(xp, "einsum") else (R * second[..., None, :]) @ _t(R)
+    sigma = (
+        xp.einsum("...ij,...j,...kj->...ik", R, second, R)
+        if hasattr(xp, "einsum")
+        else (R * second[..., None, :]) @ _t(R)
+    )
     sigma = sigma + h[..., :, None] * com[..., None, :]
     top = xp.concat([sigma, h[..., :, None]], axis=-1)
     bottom = xp.concat([h[..., None, :], mass[..., None, None]], axis=-1)
@@ -91,7 +95,9 @@ def parameters(U: Array) -> Array:
     scale = U[..., 3, 3]
     V = U / scale[..., None, None]
     logs = [xp.log(scale)] + [xp.log(V[..., i, i]) for i in range(3)]
-    return xp.stack([*logs, V[..., 0, 1], V[..., 1, 2], V[..., 0, 2], V[..., 0, 3], V[..., 1, 3], V[..., 2, 3]], axis=-1)
+    return xp.stack(
+        [*logs, V[..., 0, 1], V[..., 1, 2], V[..., 0, 2], V[..., 0, 3], V[..., 1, 3], V[..., 2, 3]], axis=-1
+    )
 
 
 def upper_cholesky(J: Array) -> Array:

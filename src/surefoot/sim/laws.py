@@ -27,9 +27,11 @@ class Laws:
         if "friction_law" in self.names:
             driven = {a.name: i for i, a in enumerate(physics.built.robot.actuators)}
             self.motor_of = np.array([driven.get(j, -1) for j in physics.built.robot.joints])
+            physics.engine.watch("qfrc_actuator", "qfrc_bias")
         if "ground_law" in self.names:
             slots = [s for s in physics.slots.values() if s.param.about.structural == "ground_law"]
             self.geoms = np.unique(np.concatenate([s.ids for s in slots]))
+            physics.engine.watch("geom_xpos")
             self.last_pos = np.full((physics.engine.worlds, len(self.geoms), 3), np.nan)
 
     def __bool__(self) -> bool:

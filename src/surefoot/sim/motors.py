@@ -40,7 +40,15 @@ def probe_slots() -> dict[str, tuple[str, int]]:
         return spec.compile()
 
     reference, slots = compiled(), {}
-    names = {"kp": "kp", "kd": "kd", "voltage": "V", "torque_constant": "K", "resistance": "R", "cogging": "cog", "thermal": "heat"}
+    names = {
+        "kp": "kp",
+        "kd": "kd",
+        "voltage": "V",
+        "torque_constant": "K",
+        "resistance": "R",
+        "cogging": "cog",
+        "thermal": "heat",
+    }
     for name, short in names.items():
         changed = compiled(**{short: 29.0})
         found = [
@@ -104,14 +112,20 @@ class Motors:
                 if kind == "kp" and style == "velocity":
                     raise InputError(f"'{name}' is driven by velocity: it has no kp")
                 if kind == "torque_limit" and unlimited:
-                    raise InputError(f"'{name}' has no torque limit in its robot file, so none can be varied: give it one")
+                    raise InputError(
+                        f"'{name}' has no torque limit in its robot file, so none can be varied: give it one"
+                    )
                 beside = {other for other, others in kinds.items() if i in others} - {"strength"}
                 if kind == "strength" and "torque_limit" in beside:
                     raise InputError("strength scales the torque limit: give strength or torque_limit, not both")
                 if kind == "strength" and style == "voltage" and "resistance" in beside:
-                    raise InputError("strength of a voltage motor acts as a resistance: give strength or resistance, not both")
+                    raise InputError(
+                        "strength of a voltage motor acts as a resistance: give strength or resistance, not both"
+                    )
                 if kind == "strength" and style in ("pd", "wound") and unlimited and beside & {"kp", "kd"}:
-                    raise InputError(f"strength and gains of '{name}' cannot be told apart without a torque limit: give it one")
+                    raise InputError(
+                        f"strength and gains of '{name}' cannot be told apart without a torque limit: give it one"
+                    )
 
     def write(self, field: Callable[[str], np.ndarray], table: Callable[[str], np.ndarray], rows: np.ndarray) -> None:
         """Write the engine's fields of worlds `rows` from the tables."""
@@ -161,7 +175,11 @@ class Motors:
         s = np.ones_like(limit)
         if "strength" in kinds:
             nominal = self.nominal["torque_limit"]
-            by_gain = np.where(np.isin(self.style, ["torque", "rotor"]), gain[..., 0] / self.gain, _ratio(gain[..., 0], self.nominal["kp"]))
+            by_gain = np.where(
+                np.isin(self.style, ["torque", "rotor"]),
+                gain[..., 0] / self.gain,
+                _ratio(gain[..., 0], self.nominal["kp"]),
+            )
             s = np.where(limited, _ratio(limit, nominal), by_gain)
             voltage = self.style == "voltage"
             if voltage.any():
@@ -181,7 +199,9 @@ class Motors:
             for name in ("torque_constant", "cogging", "thermal"):
                 out[name] = np.where(any_wound, wound[name], out[name])
             bounds = field("actuator_ctrlrange")[:, self.ids, 1]
-            out["voltage"] = np.where(is_wound, wound["voltage"], np.where(np.isfinite(out["voltage"]), bounds, out["voltage"]))
+            out["voltage"] = np.where(
+                is_wound, wound["voltage"], np.where(np.isfinite(out["voltage"]), bounds, out["voltage"])
+            )
         return out
 
 

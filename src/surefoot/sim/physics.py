@@ -64,7 +64,11 @@ class Physics:
             name = kind.fields[0]
             if name.startswith("sim.") and name[4:] not in MOTOR_TABLES:
                 width = len(robot.actuators) if kind.name in ("rate_limit", "rotor_lag") else widths.get(kind.target)
-                shape = (worlds, *((width,) if width is not None else ()), *((len(kind.components),) if kind.components else ()))
+                shape = (
+                    worlds,
+                    *((width,) if width is not None else ()),
+                    *((len(kind.components),) if kind.components else ()),
+                )
                 self.tables[name[4:]] = np.full(shape, kind.default)
         for name, value in self.motors.nominal.items():
             self.tables[name] = np.tile(value, (worlds, 1))
@@ -79,7 +83,9 @@ class Physics:
             self.tables["sensor_delay"][:, index] = sensor.delay
             for figure, table in SENSOR_FIGURES.get(sensor.kind, {}).items():
                 if figure in sensor.figures:
-                    columns = [robot.joints.index(j) for j in sensor.of] if table.startswith(("encoder", "velocity")) else ...
+                    columns = (
+                        [robot.joints.index(j) for j in sensor.of] if table.startswith(("encoder", "velocity")) else ...
+                    )
                     self.tables[table][:, columns] = sensor.figures[figure]
         self._default_areas()
 
@@ -118,7 +124,9 @@ class Physics:
         if motors:
             self.motors.write(self.engine.field, self.tables.__getitem__, rows)
         if gravity:
-            self.engine.field("opt.gravity")[rows] = gravity_vector(self.tables["gravity"][rows], self.tables["slope"][rows])
+            self.engine.field("opt.gravity")[rows] = gravity_vector(
+                self.tables["gravity"][rows], self.tables["slope"][rows]
+            )
         if coulomb and "friction_law" not in self.built.features:
             dofs = self.joint_dofs
             self.engine.field("dof_frictionloss")[np.ix_(rows, dofs)] = self.tables["coulomb"][rows]
@@ -199,7 +207,9 @@ PLAIN = (_write_plain, _read_plain)
 
 def _write_friction(p: Physics, s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
     p.tables["friction_base"][np.ix_(rows, s.ids)] = v
-    p.engine.field("geom_friction")[np.ix_(rows, s.ids, [0])] = (v * p.tables["friction_scale"][np.ix_(rows, s.ids)])[..., None]
+    p.engine.field("geom_friction")[np.ix_(rows, s.ids, [0])] = (v * p.tables["friction_scale"][np.ix_(rows, s.ids)])[
+        ..., None
+    ]
 
 
 def _read_friction(p: Physics, s: Slots) -> np.ndarray:
@@ -296,7 +306,9 @@ def _read_zero(p: Physics, s: Slots) -> np.ndarray:
 def _write_mass(p: Physics, s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
     nominal = p.engine.nominal("body_mass")[s.ids]
     p.engine.field("body_mass")[np.ix_(rows, s.ids)] = v
-    p.engine.field("body_inertia")[np.ix_(rows, s.ids)] = p.engine.nominal("body_inertia")[s.ids] * (v / nominal)[..., None]
+    p.engine.field("body_inertia")[np.ix_(rows, s.ids)] = (
+        p.engine.nominal("body_inertia")[s.ids] * (v / nominal)[..., None]
+    )
 
 
 def _read_mass(p: Physics, s: Slots) -> np.ndarray:

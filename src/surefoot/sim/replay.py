@@ -98,7 +98,9 @@ def replay(
     t0 = float(t[0]) if start is None else float(start)
     end = max(float(t[-1]), *[float(c.t[-1]) for c in log.y]) if stop is None else float(stop)
     if not t0 < end:
-        raise InputError(f"nothing to replay between {t0:g} and {end:g} s: this log's commands run from {t[0]:g} to {t[-1]:g} s")
+        raise InputError(
+            f"nothing to replay between {t0:g} and {end:g} s: this log's commands run from {t[0]:g} to {t[-1]:g} s"
+        )
     names = _channels(sim, log, channels)
     times = {name: log[name].t[(log[name].t >= t0 - 1e-9) & (log[name].t <= end + 1e-9)] for name in names}
     substeps = int(np.ceil((end - t0) / sim.timestep - 1e-9))
@@ -110,13 +112,23 @@ def replay(
         n = take.stop - take.start
         worker = sim.replayer(_pad(n, group))
         some = {name: _padded(v[take], worker.worlds) for name, v in rows.items()}
-        given = [None if a is None else _padded(np.broadcast_to(a, (count, np.shape(a)[-1]))[take], worker.worlds) for a in (qpos, qvel)]
+        given = [
+            None if a is None else _padded(np.broadcast_to(a, (count, np.shape(a)[-1]))[take], worker.worlds)
+            for a in (qpos, qvel)
+        ]
         values, diverged = _replay_group(worker, log, some, (t, u), (t0, substeps), times, given, noise)
         parts.append({name: v[:n] for name, v in values.items()})
         bad.append(diverged[:n])
     values = {name: np.concatenate([p[name] for p in parts]) for name in names}
     columns = {name: _columns(sim, log, name) for name in names}
-    return Replay(log=log.window(t0 - 1e-9, end + 1e-9), e=rows, t=times, values=values, columns=columns, diverged=np.concatenate(bad))
+    return Replay(
+        log=log.window(t0 - 1e-9, end + 1e-9),
+        e=rows,
+        t=times,
+        values=values,
+        columns=columns,
+        diverged=np.concatenate(bad),
+    )
 
 
 def _pad(n: int, group: int) -> int:
@@ -139,7 +151,9 @@ def _commands(sim: "Sim", log: Log) -> tuple[np.ndarray, np.ndarray]:
     channel = log[wanted]
     missing = [name for name in sim.command_names if name not in channel.columns]
     if missing:
-        raise InputError(f"the log's '{wanted}' has no column for {', '.join(missing)} {did_you_mean(missing[0], channel.columns)}")
+        raise InputError(
+            f"the log's '{wanted}' has no column for {', '.join(missing)} {did_you_mean(missing[0], channel.columns)}"
+        )
     return channel.t, channel.pick(sim.command_names).values
 
 
@@ -168,7 +182,9 @@ def _columns(sim: "Sim", log: Log, name: str) -> tuple[str, ...]:
     own = channel_columns(sim)[name]
     shared = tuple(c for c in log[name].columns if c in own)
     if not shared or (name not in ("joint_pos", "joint_vel", "joint_torque", "foot_force") and len(shared) < len(own)):
-        raise InputError(f"the log's '{name}' has columns {', '.join(log[name].columns)}; this robot's are {', '.join(own)}")
+        raise InputError(
+            f"the log's '{name}' has columns {', '.join(log[name].columns)}; this robot's are {', '.join(own)}"
+        )
     return shared
 
 
@@ -185,7 +201,7 @@ def channel_columns(sim: "Sim") -> dict[str, tuple[str, ...]]:
 
 def _start_state(sim: "Sim", log: Log, t0: float) -> tuple[np.ndarray, np.ndarray]:
     """Initial qpos (worlds, nq) and qvel (worlds, nv) from the log's readings, encoder bias and delay taken out."""
-    q = np.tile(sim._start_qpos(), (sim.worlds, 1))
+    q = np.tile(sim.start_qpos, (sim.worlds, 1))
     v = np.zeros((sim.worlds, sim.model.nv))
     tables, encoder = sim.physics.tables, sim.sensors.index.get("encoder")
     delay = tables["sensor_delay"][:, encoder] if encoder is not None else np.zeros(sim.worlds)
@@ -257,7 +273,9 @@ def _replay_group(
     return values, diverged
 
 
-def read_records(sim: "Sim", name: str, records: dict[str, np.ndarray], when: tuple[float, np.ndarray], noise: bool) -> np.ndarray:
+def read_records(
+    sim: "Sim", name: str, records: dict[str, np.ndarray], when: tuple[float, np.ndarray], noise: bool
+) -> np.ndarray:
     """One channel at times `when` = (t0, (T,)) from substep records (worlds, N + 1, ...); (worlds, T, k)."""
     t0, at = when
     tables, kind = sim.physics.tables, PARTS.get(name)
@@ -286,7 +304,10 @@ def read_records(sim: "Sim", name: str, records: dict[str, np.ndarray], when: tu
         return np.swapaxes(base[..., start : start + 3], 0, 1)
     view = View(**{key: sampled(key) for key in RECORDS})
     if noise:
-        slices = [sim.sensors.PARTS[kind](sim.sensors, View(**{k: a[n] for k, a in vars(view).items()}), n, True)[name] for n in range(len(at))]
+        slices = [
+            sim.sensors.PARTS[kind](sim.sensors, View(**{k: a[n] for k, a in vars(view).items()}), n, True)[name]
+            for n in range(len(at))
+        ]
         read = np.stack(slices)
     else:
         read = sim.sensors.PARTS[kind](sim.sensors, view, 0, False)[name]

@@ -1,6 +1,6 @@
 """g: what no value of e can express, as a function with memory that Sim adds to its physics.
 
-    x' = f(x, u + du, e) + (dtau at the joints, dwrench at the base),   memory' = m(x, u, memory)
+x' = f(x, u + du, e) + (dtau at the joints, dwrench at the base),   memory' = m(x, u, memory)
 """
 
 from dataclasses import dataclass

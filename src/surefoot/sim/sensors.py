@@ -51,7 +51,9 @@ class Sensors:
         self.q = np.array([int(model.joint(j).qposadr[0]) for j in robot.joints], dtype=int)
         self.dq = np.array([int(model.joint(j).dofadr[0]) for j in robot.joints], dtype=int)
         self.motors = physics.motors.ids
-        self.forces = [model.sensor(f"force:{g}").adr[0] + 2 for s in robot.sensors if s.kind == "foot_force" for g in s.of]
+        self.forces = [
+            model.sensor(f"force:{g}").adr[0] + 2 for s in robot.sensors if s.kind == "foot_force" for g in s.of
+        ]
         self.accel = int(model.sensor("accel").adr[0]) if self._has_sensor(model, "accel") else None
         wrench = self._has_sensor(model, "wrench:force")
         self.wrench = int(model.sensor("wrench:force").adr[0]) if wrench else None
@@ -161,7 +163,9 @@ class Sensors:
         """Let the biases wander for one control step."""
         for name, bias in self.walks.items():
             if self.active[f"{name}_walk"]:
-                bias += (self.physics.tables[f"{name}_walk"] * np.sqrt(self.dt))[:, None] * self.noise.normal(f"{name}_walk", step, 3)
+                bias += (self.physics.tables[f"{name}_walk"] * np.sqrt(self.dt))[:, None] * self.noise.normal(
+                    f"{name}_walk", step, 3
+                )
 
     def force(self, view: View, step: int, noisy: bool) -> Readings:
         """foot_force (worlds, feet) [N], normal to the ground."""
@@ -197,7 +201,10 @@ class Sensors:
         out = self.PARTS[kind](self, view, step, noisy)
         if noisy and self.active["sensor_dropout"]:
             column = self.index[kind]
-            lost = self.noise.uniform("dropout", step, len(self.robot.sensors))[:, column] < self.physics.tables["sensor_dropout"][:, column]
+            lost = (
+                self.noise.uniform("dropout", step, len(self.robot.sensors))[:, column]
+                < self.physics.tables["sensor_dropout"][:, column]
+            )
             for name, value in out.items():
                 old = self.last.get(name)
                 if old is not None:

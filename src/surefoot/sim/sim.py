@@ -169,8 +169,16 @@ class Sim:
 
     def _check_delays(self, name: str, value: np.ndarray) -> None:
         param = self.params[name]
-        if param.kind in ("command_delay", "command_jitter", "sensor_delay", "sensor_jitter", "sensor_period") and value.max() > param.high * (1 + 1e-9):
-            raise InputError(f"param '{name}' is {value.max():g} s, but memory was made for {param.high:g} s: raise its high bound")
+        if param.kind in (
+            "command_delay",
+            "command_jitter",
+            "sensor_delay",
+            "sensor_jitter",
+            "sensor_period",
+        ) and value.max() > param.high * (1 + 1e-9):
+            raise InputError(
+                f"param '{name}' is {value.max():g} s, but memory was made for {param.high:g} s: raise its high bound"
+            )
 
     @property
     def e(self) -> E:
@@ -187,7 +195,9 @@ class Sim:
             return np.flatnonzero(rows)
         rows = np.unique(rows.astype(int).reshape(-1))
         if len(rows) and (rows[0] < 0 or rows[-1] >= self.worlds):
-            raise InputError(f"world {rows[-1] if rows[-1] >= self.worlds else rows[0]} does not exist: this Sim has {self.worlds}")
+            raise InputError(
+                f"world {rows[-1] if rows[-1] >= self.worlds else rows[0]} does not exist: this Sim has {self.worlds}"
+            )
         return rows
 
     # ---------------------------------------------------------------- reset, step
@@ -201,12 +211,17 @@ class Sim:
         if not len(rows):
             return
         self.engine.clear(rows)
-        start = np.tile(self._start_qpos(), (len(rows), 1)) if qpos is None else np.broadcast_to(qpos, (len(rows), self.model.nq))
+        start = (
+            np.tile(self.start_qpos, (len(rows), 1))
+            if qpos is None
+            else np.broadcast_to(qpos, (len(rows), self.model.nq))
+        )
         self.engine.qpos[rows] = start
         if qpos is None and self.built.terrain is not None and self.sensors.base_q is not None:
             self.engine.qpos[rows, self.sensors.base_q + 2] += self._lift(rows)
         self.engine.qvel[rows] = 0.0 if qvel is None else np.broadcast_to(qvel, (len(rows), self.model.nv))
         self._hold_pose(rows)
+        self.engine.ctrl[rows] = self.rest_command
         self.disturbances.clear(rows)
         self.laws.clear(rows)
         for name, fresh in memory_of(self.residual, self.worlds).items():
@@ -217,7 +232,8 @@ class Sim:
         if self.tape is not None:
             self.tape.fill(rows, self._now())
 
-    def _start_qpos(self) -> np.ndarray:
+    @property
+    def start_qpos(self) -> np.ndarray:
         """Default pose, (nq,)."""
         q = np.array(self.model.qpos0)
         q[self.sensors.q] = [self.robot.pose[j] for j in self.robot.joints]
@@ -249,11 +265,15 @@ class Sim:
         u = np.asarray(u, dtype=float)
         if u.shape != (self.worlds, self.model.nu):
             if u.shape != (self.model.nu,):
-                raise InputError(f"u must have shape ({self.worlds}, {self.model.nu}), a column for each of {', '.join(self.command_names)}; got {u.shape}")
+                raise InputError(
+                    f"u must have shape ({self.worlds}, {self.model.nu}), a column for each of {', '.join(self.command_names)}; got {u.shape}"
+                )
             u = np.broadcast_to(u, (self.worlds, self.model.nu))
         if not np.isfinite(u).all():
             world, column = np.argwhere(~np.isfinite(u))[0]
-            raise InputError(f"u is not a finite number in world {world} for '{self.command_names[column]}' at step {self.steps}")
+            raise InputError(
+                f"u is not a finite number in world {world} for '{self.command_names[column]}' at step {self.steps}"
+            )
         before = self.engine.state.copy()
         living = None if self.alive.all() else self.alive
         self.disturbances.act(self.steps, self.noisy, living)
@@ -318,7 +338,9 @@ class Sim:
 
     def _now(self) -> View:
         e = self.engine
-        return View(qpos=e.qpos, qvel=e.qvel, sensordata=e.derived("sensordata"), actuator_force=e.derived("actuator_force"))
+        return View(
+            qpos=e.qpos, qvel=e.qvel, sensordata=e.derived("sensordata"), actuator_force=e.derived("actuator_force")
+        )
 
     def sense(self, *, noisy: bool | None = None) -> Readings:
         """What the robot's sensors deliver now, (worlds, k) by channel; call it once a control step.
@@ -341,7 +363,10 @@ class Sim:
         if self.sensors.base_q is not None and self.sensors.base_v is not None:
             q, v = self.sensors.base_q, self.sensors.base_v
             x["base_pos"], x["quat"] = self.engine.qpos[:, q : q + 3], self.engine.qpos[:, q + 3 : q + 7]
-            x["base_vel_world"], x["base_gyro_true"] = self.engine.qvel[:, v : v + 3], self.engine.qvel[:, v + 3 : v + 6]
+            x["base_vel_world"], x["base_gyro_true"] = (
+                self.engine.qvel[:, v : v + 3],
+                self.engine.qvel[:, v + 3 : v + 6],
+            )
         return x
 
     @property
@@ -384,7 +409,12 @@ class Sim:
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Everything that decides what happens next: state, e, histories, memories, counters; plain arrays."""
-        out = {"state": self.engine.state.copy(), "alive": self.alive.copy(), "steps": np.array(self.steps), "seed": np.array(self.seed)}
+        out = {
+            "state": self.engine.state.copy(),
+            "alive": self.alive.copy(),
+            "steps": np.array(self.steps),
+            "seed": np.array(self.seed),
+        }
         out["warning"] = self.engine.batch.warning.copy()
         out |= {f"field:{k}": v.copy() for k, v in self.engine.expanded.items()}
         out |= {f"table:{k}": v.copy() for k, v in self.physics.tables.items()}
@@ -392,6 +422,7 @@ class Sim:
         out |= {f"walk:{k}": v.copy() for k, v in self.sensors.walks.items()}
         out |= {f"last:{k}": v.copy() for k, v in self.sensors.last.items()}
         out |= {f"memory:{k}": v.copy() for k, v in self.memory.items()}
+        out |= {f"derived:{k}": v for k, v in self.engine.outputs.items()}
         out |= {"gust": self.disturbances.gust.copy(), "last_angle": self.sensors.last_angle.copy()}
         if self.tape is not None:
             out |= {f"tape:{k}": v.copy() for k, v in self.tape.arrays().items()}
@@ -402,7 +433,9 @@ class Sim:
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
         """Put a snapshot of a Sim like this one back, bit for bit."""
         if snapshot["state"].shape != self.engine.state.shape:
-            raise InputError(f"the snapshot holds {len(snapshot['state'])} worlds of another size than this Sim's {self.worlds}: make a like Sim")
+            raise InputError(
+                f"the snapshot holds {len(snapshot['state'])} worlds of another size than this Sim's {self.worlds}: make a like Sim"
+            )
         self.engine.state[:] = snapshot["state"]
         self.engine.batch.warning[:] = snapshot["warning"]
         self.alive[:] = snapshot["alive"]
@@ -434,8 +467,4 @@ class Sim:
         self.sensors.retune()
         self.disturbances.retune()
         self.commands.retime(self.physics.tables["command_delay"])
-        self._refresh_derived()
-
-    def _refresh_derived(self) -> None:
-        """Derived quantities as they were: recomputed for the living worlds."""
-        self.engine.forward(np.flatnonzero(self.alive))
+        self.engine.outputs = parts["derived"]

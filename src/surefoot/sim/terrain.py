@@ -33,7 +33,9 @@ class Terrain:
         i = s.astype(int)
         f = s - i
         column, row, fx, fy = i[..., 0], i[..., 1], f[..., 0], f[..., 1]
-        h = self.heights[field[:, None, None, None], row[..., None, None] + [[0], [1]], column[..., None, None] + [0, 1]]
+        h = self.heights[
+            field[:, None, None, None], row[..., None, None] + [[0], [1]], column[..., None, None] + [0, 1]
+        ]
         along = h[..., 0] * (1 - fx[..., None]) + h[..., 1] * fx[..., None]
         return along[..., 0] * (1 - fy) + along[..., 1] * fy
 
@@ -54,7 +56,13 @@ def add_terrain(spec: mujoco.MjSpec, param: Param, ground: str) -> Terrain:
         field = spec.add_hfield(name=f"{NAME}{index}", nrow=shape.shape[0], ncol=shape.shape[1])
         field.size = [options["extent"], options["extent"], top, 0.1]
         field.userdata = (shape * (height / top)).ravel()
-    spec.worldbody.add_geom(name=NAME, type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname=f"{NAME}0", friction=[1, 0.005, 0.0001])
+    spec.worldbody.add_geom(
+        name=NAME,
+        type=mujoco.mjtGeom.mjGEOM_HFIELD,
+        hfieldname=f"{NAME}0",
+        friction=[1, 0.005, 0.0001],
+        rgba=[0.8, 0.8, 0.78, 1],
+    )
     spec.geom(ground).pos = [0.0, 0.0, -0.5]
     heights = np.stack([shape.astype(np.float32).astype(float) * height for height in param.choices])
     return Terrain(choices=param.choices, heights=heights, extent=float(options["extent"]))
@@ -63,7 +71,9 @@ def add_terrain(spec: mujoco.MjSpec, param: Param, ground: str) -> Terrain:
 def _grid(options) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
     n = round(2 * options["extent"] / options["cell"]) + 1
     if not 3 <= n <= 1000:
-        raise InputError(f"extent={options['extent']:g} and cell={options['cell']:g} give {n} points a side, allowed 3..1000")
+        raise InputError(
+            f"extent={options['extent']:g} and cell={options['cell']:g} give {n} points a side, allowed 3..1000"
+        )
     axis = np.linspace(-options["extent"], options["extent"], n)
     x, y = np.meshgrid(axis, axis)
     return x, y, np.random.default_rng(int(options["seed"]))

@@ -1,159 +1,4 @@
-// Draws every plot of the page into SVG from the numbers beside it. Text enters by textContent only.
-(() => {
-"use strict";
-const SVG = document.querySelector("svg.seed").namespaceURI;
-const DASHES = ["", "6 4", "2 3", "9 3 2 3"];
-let clips = 0;
-
-// ---- numbers ------------------------------------------------------------------------------------
-function unpack(packed) {
-  const bytes = Uint8Array.from(atob(packed.data), c => c.charCodeAt(0));
-  return Float64Array.from(new Float32Array(bytes.buffer), v => v + packed.middle);
-}
-function extent(arrays) {
-  let low = Infinity, high = -Infinity;
-  for (const a of arrays) for (const v of a) { if (v < low) low = v; if (v > high) high = v; }
-  return low <= high ? [low, high] : [0, 1];
-}
-function padded([low, high], share) {
-  const more = (high - low) * share || Math.abs(high) * 0.1 || 1;
-  return [low - more, high + more];
-}
-function niceStep(span, count) {
-  const raw = span / Math.max(count, 1), power = 10 ** Math.floor(Math.log10(raw));
-  return power * [1, 2, 5, 10].find(k => k * power >= raw * 0.9999);
-}
-const minus = text => text.replaceAll("-", "\u2212");
-function show(value, digits = 4) {
-  if (!Number.isFinite(value)) return "\u2013";
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e7)) return minus(value.toExponential(digits - 2).replace("e+", "e"));
-  return minus(String(Number(value.toPrecision(digits))));
-}
-function scaleOf(low, high, from, to, log) {
-  const f = log ? Math.log10 : v => v, a = f(low), b = f(high);
-  const at = v => from + (f(v) - a) / (b - a) * (to - from);
-  at.back = p => { const v = a + (p - from) / (to - from) * (b - a); return log ? 10 ** v : v; };
-  return at;
-}
-function ticksOf(low, high, count, log) {
-  if (log && high / low > 30) {
-    const every = Math.max(1, Math.ceil(Math.log10(high / low) / count)), found = [];
-    for (let p = Math.ceil(Math.log10(low)); p <= Math.floor(Math.log10(high)); p += every)
-      found.push([10 ** p, p >= -3 && p <= 4 ? String(Number((10 ** p).toPrecision(1))) : minus(`1e${p}`)]);
-    if (found.length > 1) return found;
-  }
-  const step = niceStep(high - low, count), found = [];
-  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-  const big = Math.max(Math.abs(low), Math.abs(high));
-  const word = v => big >= 1e6 || decimals > 4 ? show(v, 4) : minus(v.toFixed(decimals));
-  for (let k = Math.ceil(low / step - 1e-6); k * step <= high + step * 1e-6; k++) found.push([k * step, word(k * step || 0)]);
-  return found;
-}
-function nearest(xs, x) {
-  let a = 0, b = xs.length - 1;
-  while (b - a > 1) { const m = (a + b) >> 1; if (xs[m] < x) a = m; else b = m; }
-  return Math.abs(xs[a] - x) <= Math.abs(xs[b] - x) ? a : b;
-}
-
-// ---- elements -----------------------------------------------------------------------------------
-function add(parent, name, attributes = {}, text) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
-function html(parent, name, className, text) {
-  const node = document.createElement(name);
-  if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
-const colour = index => `var(--c${index % 8})`;
-const dash = (series, index) => series.dashed ? "6 4" : DASHES[Math.floor(index / 8) % DASHES.length];
-const wide = text => text.length * 6.9;
-
-function legend(box, series, hidden, redraw, sample) {
-  if (series.length < 2) return;
-  const row = html(box, "div", "legend");
-  series.forEach((one, index) => {
-    const button = html(row, "button");
-    button.type = "button";
-    const swatch = add(button, "svg", { viewBox: "0 0 22 10", "aria-hidden": "true" });
-    sample(swatch, one, index);
-    html(button, "span", "", one.label);
-    button.setAttribute("aria-pressed", "true");
-    button.addEventListener("click", event => {
-      if (event.altKey || event.detail === 2) {
-        const alone = series.every((_, k) => k === index || hidden.has(k));
-        series.forEach((_, k) => alone || k === index ? hidden.delete(k) : hidden.add(k));
-      } else if (hidden.has(index)) hidden.delete(index); else hidden.add(index);
-      row.querySelectorAll("button").forEach((b, k) => b.setAttribute("aria-pressed", String(!hidden.has(k))));
-      redraw();
-    });
-  });
-}
-function tooltip(box) {
-  const tip = html(box, "div", "tip");
-  tip.hidden = true;
-  return {
-    hide() { tip.hidden = true; },
-    show(title, rows, x, y, width) {
-      tip.replaceChildren();
-      if (title) html(tip, "b", "", title);
-      for (const [paint, label, value] of rows) {
-        const line = html(tip, "div"), name = html(line, "span");
-        if (paint) html(name, "i").style.background = paint;
-        name.append(label);
-        html(line, "span", "", value);
-      }
-      tip.hidden = false;
-      const w = tip.offsetWidth, h = tip.offsetHeight;
-      tip.style.left = `${x + 14 + w > width ? Math.max(0, x - 14 - w) : x + 14}px`;
-      tip.style.top = `${Math.max(0, y - h / 2)}px`;
-    },
-  };
-}
-// A frame with axes: returns the scales and the group, clipped to the frame, that marks are drawn into.
-function frame(svg, spec, width, height, xr, yr) {
-  const yticks = spec.rows_ ? [] : ticksOf(yr[0], yr[1], Math.max(2, (height - 50) / 48), spec.ylog);
-  const left = spec.left_ ?? Math.ceil(Math.max(...yticks.map(t => wide(t[1])), 10)) + 14 + (spec.ylabel ? 18 : 0);
-  const right = width - (spec.right_ ?? 14), top = 10, bottom = height - (spec.xlabel ? 44 : 26);
-  const x = scaleOf(xr[0], xr[1], left, right, spec.xlog), y = scaleOf(yr[0], yr[1], bottom, top, spec.ylog);
-  for (const [v, word] of yticks) {
-    add(svg, "line", { class: "grid", x1: left, x2: right, y1: y(v), y2: y(v) });
-    add(svg, "text", { x: left - 8, y: y(v) + 4, "text-anchor": "end" }, word);
-  }
-  const vertical = spec.rows_ ? "grid" : "axis";
-  for (const [v, word] of ticksOf(xr[0], xr[1], Math.max(2, (right - left) / 72), spec.xlog)) {
-    add(svg, "line", { class: vertical, x1: x(v), x2: x(v), y1: spec.rows_ ? top : bottom, y2: bottom + 4 });
-    add(svg, "text", { x: x(v), y: bottom + 18, "text-anchor": "middle" }, word);
-  }
-  add(svg, "line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom });
-  if (spec.xlabel) add(svg, "text", { class: "strong", x: (left + right) / 2, y: height - 6, "text-anchor": "middle" }, spec.xlabel);
-  if (spec.ylabel) {
-    const at = `translate(12 ${(top + bottom) / 2}) rotate(-90)`;
-    add(svg, "text", { class: "strong", transform: at, "text-anchor": "middle" }, spec.ylabel);
-  }
-  const id = `clip${++clips}`;
-  const clip = add(add(svg, "clipPath", { id }), "rect", { x: left, y: top - 2, width: Math.max(0, right - left), height: bottom - top + 4 });
-  return { x, y, left, right, top, bottom, clip, marks: add(svg, "g", { "clip-path": `url(#${id})` }) };
-}
-function pathOf(xs, ys, x, y, step) {
-  let text = "", pen = false;
-  for (let i = 0; i < xs.length; i++) {
-    if (!Number.isFinite(ys[i])) { pen = false; continue; }
-    const px = x(xs[i]).toFixed(1), py = y(ys[i]).toFixed(1);
-    text += !pen ? `M${px} ${py}` : step ? `H${px}V${py}` : `L${px} ${py}`;
-    if (!pen && !Number.isFinite(ys[i + 1])) text += "h0.01";
-    pen = true;
-  }
-  return text;
-}
-
-// ---- the kinds of plot --------------------------------------------------------------------------
+// The kinds of plot, drawn into SVG from the numbers beside each figure.
 function linesPlot(spec, box) {
   const series = spec.series.map(s => ({ ...s, x: unpack(s.x), y: unpack(s.y),
     low: s.low && unpack(s.low), high: s.high && unpack(s.high), bandX: s.band_x && unpack(s.band_x) }));
@@ -164,7 +9,7 @@ function linesPlot(spec, box) {
   const holder = html(box, "div", "canvas"), tip = tooltip(holder);
   function draw() {
     const width = Math.max(260, holder.clientWidth || 900), height = spec.height;
-    holder.querySelector("svg")?.remove();
+    clear(holder, tip);
     const svg = add(holder, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": spec.title });
     const seen = series.map((s, i) => [s, i]).filter(([, i]) => !hidden.has(i));
     let yr = extent(seen.flatMap(([s]) => [s.y, s.low ?? [], s.high ?? []]));
@@ -183,28 +28,30 @@ function linesPlot(spec, box) {
     }
     for (const [s, i] of seen)
       add(f.marks, "path", { class: "line", d: pathOf(s.x, s.y, f.x, f.y, s.step), stroke: colour(i), "stroke-dasharray": dash(s, i) });
-    hover(svg, f, seen, width, height);
+    hover(svg, f, seen, width);
   }
-  function hover(svg, f, seen, width, height) {
+  function hover(svg, f, seen, width) {
     const over = add(svg, "g", { visibility: "hidden" });
     const cursor = add(over, "line", { class: "cursor", y1: f.top, y2: f.bottom });
     const dots = seen.map(([, i]) => add(over, "circle", { class: "halo", r: 4, fill: colour(i) }));
-    const name = spec.xlabel ? `${spec.xlabel.split("[")[0].trim()} ` : "";
+    const [, name, unit] = (spec.xlabel ?? "").match(/^([^[]*?)\s*(?:\[(.*)\])?$/) ?? ["", "", ""];
     svg.addEventListener("pointermove", event => {
       const rect = svg.getBoundingClientRect(), px = (event.clientX - rect.left) * width / rect.width;
-      const at = f.x.back(Math.min(Math.max(px, f.left), f.right));
-      const rows = [];
+      const wanted = f.x.back(Math.min(Math.max(px, f.left), f.right)), rows = [];
+      const candidates = seen.filter(([s]) => !s.step).map(([s]) => s.x[nearest(s.x, wanted)]);
+      const at = candidates.reduce((a, b) => Math.abs(b - wanted) < Math.abs(a - wanted) ? b : a, candidates[0] ?? wanted);
       seen.forEach(([s, i], k) => {
-        const n = nearest(s.x, at), twin = s.thinned ? n ^ 1 : n, v = s.y[n];
-        const inside = Number.isFinite(v) && at >= s.x[0] - (f.x.back(1) - f.x.back(0)) * 6;
-        dots[k].setAttribute("visibility", inside ? "inherit" : "hidden");
-        if (inside) { dots[k].setAttribute("cx", f.x(s.x[n])); dots[k].setAttribute("cy", f.y(v)); }
+        let n = nearest(s.x, at);
+        if (s.step && n > 0 && s.x[n] > at) n--;
+        const twin = s.thinned ? n ^ 1 : n, v = s.y[n];
+        dots[k].setAttribute("visibility", Number.isFinite(v) ? "inherit" : "hidden");
+        if (Number.isFinite(v)) { dots[k].setAttribute("cx", f.x(s.step ? at : s.x[n])); dots[k].setAttribute("cy", f.y(v)); }
         const both = [v, s.y[twin]].sort((a, b) => a - b).map(u => show(u));
         rows.push([colour(i), s.label, both[0] === both[1] || !Number.isFinite(s.y[twin]) ? show(v) : `${both[0]} \u2026 ${both[1]}`]);
       });
       cursor.setAttribute("x1", f.x(at)); cursor.setAttribute("x2", f.x(at));
       over.setAttribute("visibility", "visible");
-      tip.show(name + show(at, 5), rows.slice(0, 16), px * rect.width / width, (event.clientY - rect.top), rect.width);
+      tip.show(`${name} ${show(at, 5)} ${unit ?? ""}`.trim(), rows.slice(0, 16), px * rect.width / width, (event.clientY - rect.top), rect.width);
     });
     svg.addEventListener("pointerleave", () => { over.setAttribute("visibility", "hidden"); tip.hide(); });
   }
@@ -218,7 +65,7 @@ function scatterPlot(spec, box) {
   const holder = html(box, "div", "canvas"), tip = tooltip(holder);
   function draw() {
     const width = Math.max(260, holder.clientWidth || 900), height = spec.height;
-    holder.querySelector("svg")?.remove();
+    clear(holder, tip);
     const svg = add(holder, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": spec.title });
     const seen = series.map((s, i) => [s, i]).filter(([, i]) => !hidden.has(i));
     let xr = padded(extent(seen.map(([s]) => s.x)), 0.05), yr = padded(extent(seen.map(([s]) => s.y)), 0.05);
@@ -253,10 +100,10 @@ function scatterPlot(spec, box) {
 }
 
 // Rows with a name at the left and a common x axis: bars and intervals.
-function rowsFrame(spec, holder, labels, each, xr, right) {
+function rowsFrame(spec, holder, tip, labels, each, xr, right) {
   const width = Math.max(260, holder.clientWidth || 900), top = 10;
   const height = top + labels.length * each + (spec.xlabel ? 44 : 26);
-  holder.querySelector("svg")?.remove();
+  clear(holder, tip);
   const svg = add(holder, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": spec.title });
   const left = Math.min(width * 0.45, Math.max(...labels.map(wide)) + 18);
   const f = frame(svg, { ...spec, rows_: true, ylabel: "", left_: left, right_: right }, width, height, xr, [0, 1]);
@@ -288,7 +135,7 @@ function barsPlot(spec, box) {
     const thick = seen.length > 1 ? 13 : 17, each = seen.length * thick + 12;
     const [low, high] = extent(seen.map(([s]) => [...s.values, ...(s.low ?? []), ...(s.high ?? [])].filter(v => v !== null)));
     const a = Math.min(0, low), b = Math.max(0, high), more = (b - a || 1) * 0.04;
-    const f = rowsFrame(spec, holder, spec.categories, each, [a < 0 ? a - more : 0, b > 0 ? b + more : 0], 58);
+    const f = rowsFrame(spec, holder, tip, spec.categories, each, [a < 0 ? a - more : 0, b > 0 ? b + more : 0], 58);
     spec.categories.forEach((_, k) => seen.forEach(([s, i], j) => {
       const v = s.values[k], y = f.middle(k) - seen.length * thick / 2 + j * thick + 1;
       const end = s.high?.[k] ?? v ?? 0, x = f.x(v ?? 0), zero = f.x(0);
@@ -321,7 +168,7 @@ function intervalsPlot(spec, box) {
     const all = spec.rows.flatMap(r => [r.low, r.high, r.value, r.reference]).filter(v => v !== null);
     const notes = Math.max(0, ...spec.rows.map(r => wide(r.note)));
     const xr = padded(extent([spec.zero ? [...all, 0] : all]), 0.05);
-    const f = rowsFrame(spec, holder, spec.rows.map(r => r.label), each, xr, 14 + (notes ? notes + 12 : 0));
+    const f = rowsFrame(spec, holder, tip, spec.rows.map(r => r.label), each, xr, 14 + (notes ? notes + 12 : 0));
     if (spec.zero) add(f.svg, "line", { class: "axis", x1: f.x(0), x2: f.x(0), y1: f.top, y2: f.bottom });
     spec.rows.forEach((r, k) => {
       const y = f.middle(k);
@@ -348,7 +195,7 @@ function heatmapPlot(spec, box) {
     const each = Math.min(30, Math.max(420 / m, 1), Math.max((right - left) / n, 18)), top = 8, bottom = top + each * m;
     const cell = (right - left) / n, tilt = Math.max(...columns.map(wide)) > cell - 4 && spec.columns && cell > 12;
     const foot = tilt ? Math.max(...columns.map(wide)) * 0.72 + 14 : 20, height = bottom + foot + (spec.xlabel ? 22 : 6);
-    holder.querySelector("svg")?.remove();
+    clear(holder, tip);
     const svg = add(holder, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": spec.title });
     const picture = { preserveAspectRatio: "none", style: "image-rendering: pixelated" };
     add(svg, "image", { ...picture, x: left, y: top, width: right - left, height: bottom - top, href: spec.image });
@@ -399,4 +246,3 @@ for (const [box, known] of draws) {
   watch.observe(box);
 }
 document.documentElement.dataset.drawn = String(draws.size);
-})();
