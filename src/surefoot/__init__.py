@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "params": "E KINDS Kind Param Params Prior Spread Point Discrete Empirical Uniform LogUniform Normal "
-    "TruncatedNormal LogNormal Beta discrete quasi_direct_drive series_elastic",
+    "TruncatedNormal LogNormal Beta discrete load_e save_e quasi_direct_drive series_elastic",
     "logs": "Channel Log Recorder read_log read_logs",
     "contract": "Builder Contract",
     "robots": "Robot available load",
@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     from surefoot.params import TruncatedNormal as TruncatedNormal
     from surefoot.params import Uniform as Uniform
     from surefoot.params import discrete as discrete
+    from surefoot.params import load_e as load_e
     from surefoot.params import quasi_direct_drive as quasi_direct_drive
+    from surefoot.params import save_e as save_e
     from surefoot.params import series_elastic as series_elastic
     from surefoot.report import Page as Page
     from surefoot.robots import Robot as Robot

@@ -142,7 +142,7 @@ def report(
         times = [f"{k * round(SECONDS / sim.control_dt / FRAMES) * sim.control_dt:.2f} s" for k in range(len(film))]
         page.filmstrip(film, times, "The recorded world.")
         page.image(animated_png(film, rate=3), "The same frames, moving.")
-    page.text("## What was drawn\n\nEvery world has its own e. Whiskers are the central 90 % of p(e), diamonds the recorded world's value, "
+    page.text("## What was drawn\n\nEvery world has its own e. Whiskers are the central 90 % of p(e), dots the recorded world's value, "
               "all relative to the Param's bounds.")  # fmt: skip
     page.intervals("Unknowns of the recorded world within p(e)", *_unknowns(sim, e))
     page.text("## What happened")

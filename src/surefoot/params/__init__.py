@@ -7,6 +7,7 @@ from surefoot.params.constructors import CONSTRUCTORS as CONSTRUCTORS
 from surefoot.params.constructors import discrete as discrete
 from surefoot.params.constructors import quasi_direct_drive as quasi_direct_drive
 from surefoot.params.constructors import series_elastic as series_elastic
+from surefoot.params.kind import GROUPS as GROUPS
 from surefoot.params.kind import KINDS as KINDS
 from surefoot.params.kind import Kind as Kind
 from surefoot.params.param import Param as Param
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
     from surefoot.params.pieces import Spread as Spread
     from surefoot.params.prior import Prior as Prior
     from surefoot.params.prior import uniform_prior as uniform_prior
+    from surefoot.params.values import load_e as load_e
+    from surefoot.params.values import save_e as save_e
 
 _MODULES = {
     "prior": "Prior uniform_prior",
     "pieces": "Spread",
     "atoms": "Point Discrete Empirical",
+    "values": "load_e save_e",
     "distributions": "Uniform LogUniform Normal TruncatedNormal LogNormal Beta",
 }
 _LATER = {name: module for module, names in _MODULES.items() for name in names.split()}

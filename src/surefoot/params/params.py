@@ -156,7 +156,8 @@ class Params(Mapping[str, Param]):
     def check(self, e: Mapping[str, Any], worlds: int | None = None, *, within: bool = False) -> E:
         """e as float arrays with a world axis; raises an InputError on a wrong name, shape or value.
 
-        A value without a world axis is given to all `worlds`. With `within`, values outside low..high are refused.
+        A value without a world axis is given to all `worlds`; without `worlds` the rows are candidates, not worlds of one
+        Sim. With `within`, values outside low..high are refused.
         """
         out: E = {}
         elements = self.elements
@@ -173,6 +174,8 @@ class Params(Mapping[str, Param]):
             if v.shape != want:
                 raise InputError(f"param '{name}' must have shape {want}, got {np.shape(value)}")
             self._check_values(name, param, v, within)
+            if worlds is not None and param.about.per == "sim" and (v != v[:1]).any():
+                raise InputError(f"param '{name}' has one value per Sim: give every world the same, or make two Sims")
             out[name] = v
         return out
 
@@ -189,8 +192,6 @@ class Params(Mapping[str, Param]):
         if param.choices is not None and not np.isin(v, param.choices).all():
             odd = v[~np.isin(v, param.choices)].flat[0]
             raise InputError(f"param '{name}' is {odd:g}, allowed are {', '.join(f'{c:g}' for c in param.choices)}")
-        if param.about.per == "sim" and (v != v[:1]).any():
-            raise InputError(f"param '{name}' has one value per Sim: give every world the same, or make two Sims")
 
     def flatten(self, e: Mapping[str, Any]) -> np.ndarray:
         """e -> (worlds, d) in natural units; e must hold every Param."""
@@ -236,7 +237,7 @@ class Params(Mapping[str, Param]):
         low, high, log = self.low, self.high, self.log
         s = 0.5 * (1 + np.tanh(0.5 * z))
         ratio = np.where(log & (low > 0), high / np.where(low > 0, low, 1.0), 1.0)
-        e = self.unflatten(np.where(log, low * ratio**s, low + s * (high - low)))
+        e = self.unflatten(np.clip(np.where(log, low * ratio**s, low + s * (high - low)), low, high))
         for name, param in self._params.items():
             if param.choices is not None:
                 choices = np.asarray(param.choices)
@@ -280,6 +281,8 @@ class Params(Mapping[str, Param]):
     def from_dict(cls, data: Mapping[str, Any]) -> "Params":
         """Params from plain data as `to_dict` writes it; an error names the Param it is in."""
         out = {}
+        if not isinstance(data, Mapping):
+            raise InputError(f"params must be tables by name, got {data!r}")
         for name, entry in data.items():
             if not isinstance(entry, Mapping):
                 raise InputError(f"param '{name}' must be a table with kind, low and high, got {entry!r}")

@@ -5,6 +5,7 @@ the compiled inertia is written down first. The text is edited rather than saved
 digits.
 """
 
+import os
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import mujoco
 import numpy as np
 
 from surefoot.errors import InputError
-from surefoot.files import write_text
+from surefoot.files import replacing
 from surefoot.robots.read import compiled
 
 SAME = 1e-9
@@ -72,14 +73,14 @@ def strip_meshes(path: str | Path, out: str | Path) -> Stripped:
         for body in root.iter("body"):
             _keep_inertia(body, model, replace=True)
     saved = _drop_assets(root, spec, path.parent)
-    text = ET.tostring(root, encoding="unicode") + "\n"
-    difference = _proof(model, text, path, out)
-    write_text(out, text)
-    return Stripped(file=out, removed=len(chosen), kept=_meshes(spec) - len(chosen), saved=saved, difference=difference)
-
-
-def _meshes(spec: mujoco.MjSpec) -> int:
-    return sum(geom.type == mujoco.mjtGeom.mjGEOM_MESH for geom in spec.geoms)
+    _point_to_assets(root, path.parent / (spec.meshdir or ""), out)
+    with replacing(out) as written:
+        tree.write(written, encoding="unicode")
+        difference = dynamics_difference(model, compiled(written)[1])
+        if difference > SAME:
+            raise InputError(f"stripping {path} would change its dynamics by {difference:.2g}; {out} was not written")
+    kept = sum(geom.type == mujoco.mjtGeom.mjGEOM_MESH for geom in spec.geoms) - len(chosen)
+    return Stripped(file=out, removed=len(chosen), kept=kept, saved=saved, difference=difference)
 
 
 def _geoms_in_order(body: ET.Element | None) -> list[tuple[ET.Element, ET.Element]]:
@@ -133,23 +134,23 @@ def _drop_assets(root: ET.Element, spec: mujoco.MjSpec, folder: Path) -> int:
     return saved
 
 
+def _point_to_assets(root: ET.Element, meshdir: Path, out: Path) -> None:
+    """Let `out`, wherever it lies, find the mesh files that are still needed."""
+    files = [item for asset in root.findall("asset") for item in asset if item.get("file")]
+    if not files:
+        return
+    if any(item.tag != "mesh" for item in files) and out.parent.resolve() != meshdir.resolve():
+        raise InputError(f"{out} needs height fields or skins beside the original; write it into {meshdir}")
+    compiler = root.find("compiler")
+    if compiler is None:
+        compiler = ET.Element("compiler")
+        root.insert(0, compiler)
+    compiler.attrib.pop("assetdir", None)
+    compiler.set("meshdir", os.path.relpath(meshdir.resolve(), out.parent.resolve()))
+
+
 def _size(folder: Path, file: str | None) -> int:
     return (folder / file).stat().st_size if file and (folder / file).is_file() else 0
-
-
-def _proof(before: mujoco.MjModel, text: str, path: Path, out: Path) -> float:
-    """Worst relative difference of mass matrix and bias force over random states; raises when not the same."""
-    assets = {
-        str(file.relative_to(path.parent)): file.read_bytes() for file in path.parent.rglob("*") if file.is_file()
-    }
-    try:
-        after = mujoco.MjSpec.from_string(text, assets=assets).compile()
-    except ValueError as error:
-        raise InputError(f"{path} does not compile without its meshes: {' '.join(str(error).split())}") from None
-    difference = dynamics_difference(before, after)
-    if difference > SAME:
-        raise InputError(f"stripping {path} would change its dynamics by {difference:.2g}; {out} was not written")
-    return difference
 
 
 def dynamics_difference(before: mujoco.MjModel, after: mujoco.MjModel, *, states: int = 20) -> float:

@@ -11,13 +11,12 @@ nominal e nor beside a drawn one, is inert, which is a defect of the robot file,
 
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.errors import InputError
-from surefoot.params import E, Params
+from surefoot.params import E, Param, Params
 from surefoot.robots import Actuator, Robot
 from surefoot.sim.sim import Sim
 from surefoot.sim.terrain import FLAT_RADIUS
@@ -33,6 +32,9 @@ DURATION, MOST_STEPS = 2.4, 600
 TWINS = 3
 """Worlds that differ from their neighbour by rounding alone."""
 NUDGE = 1e-9
+"""Relative difference of their initial states."""
+ROUNDING = 1e-12
+"""Least floor, relative to the channel: what is left of an effect after rounding."""
 WINDOWS = 8
 """Parts of the motion that are judged by themselves: contact and chaos raise the floor late, saturation comes late."""
 CROWD, SEEDS = 128, 3
@@ -87,26 +89,30 @@ def check_params(
         for name in whole:
             tell(name)
             found[name] = _whole_effect(robot, params, name)
-        if random:
-            quiet = Sim(silenced(robot), params, worlds=CROWD, noise=True)
-            for name in random:
-                tell(name)
-                found[name] = _random_effect(quiet, name)
+        quiet = Sim(_silenced(robot), params, worlds=CROWD) if random else None
+        for name in random:
+            assert quiet is not None
+            tell(name)
+            found[name] = _random_effect(quiet, name, random)
     return [found[name] for name in params]
 
 
 # -------------------------------------------------------------------- the motion
 
 
-def drive(sim: Sim) -> tuple[Motion, np.ndarray]:
-    """Excite every world alike from its present e; returns the motion and, per world, the steps before it diverged.
+def drive(sim: Sim, twins: Sequence[int] = ()) -> tuple[Motion, np.ndarray]:
+    """Excite every world alike under its present e; returns the motion and, per world, the steps before it diverged.
 
-    Sines at first, then square waves that saturate the motors; a free base is dropped, turned and shoved besides.
+    Sines at first, then square waves that saturate the motors; a free base is dropped, turned and shoved besides. The worlds `twins` start
+    from a state that differs by `NUDGE`.
     """
     steps = min(MOST_STEPS, max(60, round(DURATION / sim.control_dt)))
     sim.steps = 0
-    start_qpos, start_qvel = _start(sim)
-    sim.reset(qpos=start_qpos, qvel=start_qvel)
+    q, v = _start(sim)
+    rng = np.random.default_rng(0)
+    for x in (q, v):
+        x[list(twins)] += NUDGE * (1 + np.abs(x[list(twins)])) * rng.uniform(-1, 1, (len(twins), x.shape[1]))
+    sim.reset(qpos=q, qvel=v)
     u = _commands(sim, steps)
     motion: dict[str, list[np.ndarray]] = {}
     whole = np.full(sim.worlds, steps)
@@ -122,7 +128,7 @@ def drive(sim: Sim) -> tuple[Motion, np.ndarray]:
 
 def _start(sim: Sim) -> tuple[np.ndarray, np.ndarray]:
     """Initial state: the default pose; a free base a hand's breadth up, off the flat middle of a terrain, turning a little."""
-    q, v = np.tile(sim._start_qpos(), (sim.worlds, 1)), np.zeros((sim.worlds, sim.model.nv))
+    q, v = np.tile(sim.start_qpos, (sim.worlds, 1)), np.zeros((sim.worlds, sim.model.nv))
     if sim.sensors.base_q is not None and sim.sensors.base_v is not None:
         at = sim.sensors.base_q
         q[:, at + 2] += 0.1
@@ -183,49 +189,124 @@ def _backgrounds(params: Params) -> list[E]:
     return [params.nominal_e(1), params.prior().sample(1, 0)]
 
 
+def _bounds(param: Param) -> tuple[float, float]:
+    return (param.low, param.high) if param.choices is None else (param.choices[0], param.choices[-1])
+
+
 def _plain_effects(robot: Robot, params: Params, names: list[str], tell: Callable[[str], None]) -> list[Effect]:
     """All Params without randomness, each bound of each in a world of its own, in a single run."""
     if not names:
         return []
-    tell(f"{len(names)} params in {2 * (TWINS + 1 + 2 * len(names))} worlds")
-    block = 1 + TWINS + 2 * len(names)
+    block = 1 + TWINS + 2 * len(names)  # one undisturbed world, its twins, then low and high of every Param
+    tell(f"{len(names)} params in {2 * block} worlds")
     sim = Sim(robot, params, worlds=2 * block, noise=False)
-    best: list[Effect] = []
-    rows = []
-    for background in _backgrounds(sim.params):
-        rows.append({n: np.repeat(v, block, axis=0) for n, v in background.items()})
+    blocks = [{n: np.repeat(v, block, axis=0) for n, v in e.items()} for e in _backgrounds(sim.params)]
+    for e in blocks:
         for i, name in enumerate(names):
-            rows[-1][name][1 + TWINS + 2 * i] = params[name].low
-            rows[-1][name][2 + TWINS + 2 * i] = params[name].high
-    whole = [n for n in params if params[n].about.per == "sim"]
-    sim.apply({n: np.concatenate([r[n] for r in rows]) for n in params if n not in whole})
-    motion, length = _driven_with_twins(sim, [b * block + 1 + k for b in range(2) for k in range(TWINS)])
+            e[name][1 + TWINS + 2 * i], e[name][2 + TWINS + 2 * i] = _bounds(params[name])
+    sim.apply({n: np.concatenate([e[n] for e in blocks]) for n in params if params[n].about.per == "world"})
+    starts = (0, block)
+    motion, length = drive(sim, [start + 1 + k for start in starts for k in range(TWINS)])
+    effects = []
     for i, name in enumerate(names):
         options = []
-        for start in (0, block):
-            low, high = start + 1 + TWINS + 2 * i, start + 2 + TWINS + 2 * i
-            cut = int(min(length[[low, high, start]].min(), length[start + 1 : start + 1 + TWINS].min()))
+        for start in starts:
+            ends = (start + 1 + TWINS + 2 * i, start + 2 + TWINS + 2 * i)
             twins = [(start, start + 1 + k) for k in range(TWINS)]
-            change, floor, channel = _standing_out(motion, (low, high), twins, cut)
-            diverged = bool((length[[low, high]] < length.max()).any())
-            options.append(_effect(params, name, (change, floor, channel), STANDS_OUT, diverged))
-        best.append(max(options, key=lambda effect: (not effect.inert, effect.ratio)))
-    return best
+            cut = int(length[[*ends, *range(start, start + 1 + TWINS)]].min())
+            found = _standing_out(_rms(motion, [ends], cut)[0], np.max(_rms(motion, twins, cut), axis=0), motion)
+            options.append(_effect(params, name, found, STANDS_OUT, bool((length[list(ends)] < length.max()).any())))
+        effects.append(_strongest(options))
+    return effects
 
 
-def _driven_with_twins(sim: Sim, twins: list[int]) -> tuple[Motion, np.ndarray]:
-    """`drive` with the initial state of worlds `twins` nudged by rounding."""
-    reset = sim.reset
-    rng = np.random.default_rng(0)
+def _whole_effect(robot: Robot, params: Params, name: str) -> Effect:
+    """A Param with one value per Sim (time step, solver): a Sim for each bound."""
+    runs = []
+    for value in _bounds(params[name]):
+        sim = Sim(robot, params, worlds=1 + TWINS, noise=False)
+        sim.apply({name: value})
+        runs.append(drive(sim, range(1, 1 + TWINS)))
+    (low, _), (high, _) = runs
+    motion = {c: np.concatenate([low[c], high[c]]) for c in low}
+    length = np.concatenate([length for _, length in runs])
+    twins = [(0, 1 + k) for k in range(TWINS)]
+    floor = np.max(_rms(motion, twins, int(length.min())), axis=0)
+    found = _standing_out(_rms(motion, [(0, 1 + TWINS)], int(length.min()))[0], floor, motion)
+    return _effect(params, name, found, STANDS_OUT, bool((length < length.max()).any()))
 
-    def nudged(ids=None, *, qpos: np.ndarray, qvel: np.ndarray) -> None:
-        for world in twins:
-            qpos[world] += NUDGE * (1 + np.abs(qpos[world])) * rng.uniform(-1, 1, qpos.shape[1])
-            qvel[world] += NUDGE * (1 + np.abs(qvel[world])) * rng.uniform(-1, 1, qvel.shape[1])
-        reset(ids, qpos=qpos, qvel=qvel)
 
-    sim.reset = nudged
-    try:
-        return drive(sim)
-    finally:
-        del sim.reset
+def _rms(motion: Motion, pairs: list[tuple[int, int]], steps: int) -> np.ndarray:
+    """Root mean square of the difference of worlds, (pairs, channels, windows), over the first `steps` steps."""
+    out = np.zeros((len(pairs), len(motion), WINDOWS))
+    for p, (a, b) in enumerate(pairs):
+        for c, y in enumerate(motion.values()):
+            for w, part in enumerate(np.array_split(np.arange(steps), WINDOWS)):
+                if len(part) and y.shape[2]:
+                    out[p, c, w] = np.sqrt(np.mean((y[a, part] - y[b, part]) ** 2))
+    return out
+
+
+def _standing_out(change: np.ndarray, floor: np.ndarray, motion: Motion) -> tuple[float, float, str]:
+    """Change, floor and channel where the change (channels, windows) stands out most from the floor."""
+    scale = np.array([np.sqrt(np.nanmean(y**2)) if y.size else 0.0 for y in motion.values()])
+    floor = np.maximum(floor, ROUNDING * (1e-6 + scale[:, None]))
+    c, w = np.unravel_index(np.argmax(change / floor), change.shape)
+    return float(change[c, w]), float(floor[c, w]), list(motion)[int(c)]
+
+
+def _effect(params: Params, name: str, found: tuple[float, float, str], stands_out: float, diverged: bool) -> Effect:
+    (change, floor, channel), param = found, params[name]
+    low, high = _bounds(param)
+    inert = not change > stands_out * floor
+    return Effect(
+        name=name, kind=param.kind, unit=param.unit, low=low, high=high, change=change, floor=floor,
+        channel="none" if inert and not change else channel, inert=inert, diverged=diverged,
+    )  # fmt: skip
+
+
+def _strongest(effects: list[Effect]) -> Effect:
+    return max(effects, key=lambda effect: (not effect.inert, effect.change / effect.floor))
+
+
+# -------------------------------------------------------------------- Params that are the size of something random
+
+
+def _silenced(robot: Robot) -> Robot:
+    """The robot with sensors that add no noise of their own."""
+    quiet = [
+        dataclasses.replace(s, figures={k: 0.0 if k.endswith(("noise", "walk")) else v for k, v in s.figures.items()})
+        for s in robot.sensors
+    ]
+    return dataclasses.replace(robot, sensors=tuple(quiet))
+
+
+def _random_effect(sim: Sim, name: str, random: list[str]) -> Effect:
+    """Spread over worlds with the Param at its low and its high bound, everything else random at zero."""
+    params, options = sim.params, []
+    for background in _backgrounds(params):
+        e = {n: v for n, v in background.items() if params[n].about.per == "world"}
+        e |= {n: np.zeros_like(e[n]) for n in random}
+        low, high = _bounds(params[name])
+        lowest = _spread(sim, {**e, name: np.full_like(e[name], low)}, 0)
+        highest = [_spread(sim, {**e, name: np.full_like(e[name], high)}, seed) for seed in range(SEEDS)]
+        floor = np.std([spread for spread, _ in highest], axis=0)
+        spread, motion = highest[0]
+        found = _standing_out(np.abs(spread - lowest[0]), floor, motion)
+        options.append(_effect(params, name, found, SPREAD_STANDS_OUT, not sim.alive.all()))
+        if not options[-1].inert:
+            break
+    return _strongest(options)
+
+
+def _spread(sim: Sim, e: E, seed: int) -> tuple[np.ndarray, Motion]:
+    """Standard deviation over worlds, (channels, windows), rms over the columns and steps of a window."""
+    sim.apply({n: np.broadcast_to(v, (sim.worlds, *v.shape[1:])) for n, v in e.items()})
+    sim.noise.seed = seed
+    motion, length = drive(sim)
+    out = np.zeros((len(motion), WINDOWS))
+    for c, y in enumerate(motion.values()):
+        for w, part in enumerate(np.array_split(np.arange(int(length.min())), WINDOWS)):
+            if len(part) and y.shape[2]:
+                out[c, w] = np.sqrt(np.mean(np.var(y[:, part], axis=0)))
+    return out, motion
