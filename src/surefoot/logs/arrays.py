@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from surefoot.errors import InputError
-from surefoot.logs.rawbytes import LARGEST, file_bytes
+from surefoot.logs.rawbytes import LARGEST, file_bytes, one_line
 
 
 def npz_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -25,11 +25,11 @@ def npz_arrays(path: Path) -> dict[str, np.ndarray]:
                     raise InputError(f"{path} is damaged: it holds {name!r} twice")
                 arrays[name] = npy_array(archive.read(member), f"{path}:{name}")
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise InputError(f"{path} is not a whole .npz file: {error}") from None
+        raise InputError(f"{path} is not a whole .npz file: {one_line(error)}") from None
     except (ValueError, KeyError, OverflowError, OSError, UnicodeError, MemoryError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path} is damaged: {error}") from None
+        raise InputError(f"{path} is damaged: {one_line(error)}") from None
     if not arrays:
         raise InputError(f"{path} holds no arrays")
     return arrays
@@ -47,7 +47,7 @@ def npy_array(data: bytes, where: str) -> np.ndarray:
     except InputError:
         raise
     except Exception as error:  # NumPy's header parser lets many kinds of errors through on damaged bytes.
-        raise InputError(f"{where} is not an .npy array: {error}") from None
+        raise InputError(f"{where} is not an .npy array: {one_line(error)}") from None
     if dtype.hasobject:
         raise InputError(f"{where} holds Python objects, which are never unpickled: save plain numbers")
     body = len(data) - stream.tell()

@@ -10,6 +10,7 @@ from surefoot.errors import InputError
 from surefoot.logs.log import Log
 from surefoot.logs.mcap_file import Contents, contents
 from surefoot.logs.native import is_native, log_of
+from surefoot.logs.rawbytes import one_line
 
 
 def read_any_mcap(path: Path) -> Log | None:
@@ -46,7 +47,7 @@ def topic_columns(path: Path) -> dict[str, Any]:
         try:
             rows = [_flat(json.loads(message)) for message in topic.data]
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: topic {topic.topic!r} is not JSON: {error}") from None
+            raise InputError(f"{path}: topic {topic.topic!r} is not JSON: {one_line(error)}") from None
         columns[f"{topic.topic}.log_time"] = np.array(topic.stamps, dtype=np.float64)
         for name in rows[0]:
             if all(name in row for row in rows):

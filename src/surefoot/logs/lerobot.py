@@ -11,6 +11,7 @@ from surefoot.logs.channel import Channel
 from surefoot.logs.log import Log
 from surefoot.logs.mapped import logs_from, origin
 from surefoot.logs.mapping import FileMapping
+from surefoot.logs.rawbytes import one_line
 from surefoot.logs.source import Source, parsed_json
 
 BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index", "next.done")
@@ -87,7 +88,7 @@ def _columns(file: Path) -> dict[str, np.ndarray]:
     except InputError:
         raise
     except Exception as error:  # Arrow raises many kinds of errors on damaged bytes.
-        raise InputError(f"{file} cannot be read as Parquet: {type(error).__name__}: {str(error)[:120]}") from None
+        raise InputError(f"{file} cannot be read as Parquet: {one_line(error)}") from None
     return columns
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from surefoot.errors import InputError, did_you_mean
 from surefoot.logs.channel import ROLES
+from surefoot.logs.rawbytes import one_line
 from surefoot.logs.units import canonical
 
 FOLDER = Path(__file__).parent / "mappings"
@@ -128,7 +129,7 @@ def load_mapping(path: Path) -> FileMapping:
     except OSError as error:
         raise InputError(f"cannot read mapping {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"mapping {path} is not TOML: {error}") from None
+        raise InputError(f"mapping {path} is not TOML: {one_line(error)}") from None
     where = f"mapping {path.name}"
     allowed = [f.name for f in fields(FileMapping) if f.name != "name"]
     _only(table, allowed, where)

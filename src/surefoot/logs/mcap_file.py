@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import InputError
+from surefoot.logs.rawbytes import one_line
 
 MAGIC = b"\x89MCAP0\r\n"
 LARGEST = 1 << 28  # [bytes] a chunk that unpacks to more is not from a recorder
@@ -114,7 +115,7 @@ def _take(path: Path, found: Contents, opcode: int, body: bytes) -> None:
     except InputError:
         raise
     except Exception as error:  # The parsers and decompressors of others raise what they like on damaged bytes.
-        raise InputError(f"{path} is damaged: a record cannot be read ({type(error).__name__}: {error})") from None
+        raise InputError(f"{path} is damaged: a record cannot be read ({one_line(error)})") from None
     for record in records:
         if isinstance(record, Message):
             topic = found.topics.get(record.channel_id)

@@ -11,6 +11,7 @@ from surefoot.errors import InputError
 from surefoot.logs.channel import DESCRIPTION, Channel
 from surefoot.logs.log import Log
 from surefoot.logs.mcap_file import Contents, Topic, contents
+from surefoot.logs.rawbytes import one_line
 from surefoot.logs.recording import FORMAT, RECORD
 
 
@@ -76,7 +77,7 @@ def _channel(path: Path, topic: Topic) -> Channel:
         table = np.array([[row["t"], *(row[column] for column in columns)] for row in rows], dtype=np.float64)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
-            f"{path} is damaged: topic {topic.topic!r} is not a surefoot channel ({type(error).__name__}: {error})"
+            f"{path} is damaged: topic {topic.topic!r} is not a surefoot channel ({one_line(error)})"
         ) from None
     if topic.sequence != list(range(len(topic.data))) or table.shape != (len(topic.data), 1 + len(columns)):
         raise InputError(f"{path} is damaged: samples of topic {topic.topic!r} are missing or out of order")

@@ -8,6 +8,12 @@ from surefoot.errors import InputError
 LARGEST = 1 << 31  # [bytes] unpacked; larger logs belong in MCAP
 
 
+def one_line(error: Exception) -> str:
+    """What another library says, short and on one line."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in str(error)).split())
+    return f"{type(error).__name__}: {text[:120]}"
+
+
 def file_bytes(path: Path) -> bytes:
     """Content of `path`, unpacked when its name ends in .gz; raises InputError when it is empty, cut or damaged."""
     try:

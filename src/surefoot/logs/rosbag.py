@@ -12,6 +12,7 @@ from surefoot.logs.channel import Channel
 from surefoot.logs.log import Log
 from surefoot.logs.mapped import logs_from, origin
 from surefoot.logs.mapping import FileMapping
+from surefoot.logs.rawbytes import one_line
 from surefoot.logs.source import Source
 
 LONGEST = 512  # numbers; a longer field is an image or a point cloud, not a signal
@@ -100,7 +101,7 @@ def _topics(path: Path) -> dict[str, Topic]:
                     topic.stamp.append(stamp.sec + stamp.nanosec * 1e-9)
                 topic.rows.append(_flat(message) | _joint_names(message))
     except Exception as error:  # The bag parsers of others raise many kinds of errors on damaged bytes.
-        raise InputError(f"{path} cannot be read as a rosbag: {type(error).__name__}: {error}") from None
+        raise InputError(f"{path} cannot be read as a rosbag: {one_line(error)}") from None
     if not topics:
         raise InputError(f"{path} holds no messages")
     return topics

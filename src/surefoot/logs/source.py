@@ -13,7 +13,7 @@ import numpy as np
 from surefoot.errors import InputError, did_you_mean
 from surefoot.logs.arrays import npy_array, npz_arrays
 from surefoot.logs.mapping import FileMapping, without_gz
-from surefoot.logs.rawbytes import file_bytes, file_text
+from surefoot.logs.rawbytes import file_bytes, file_text, one_line
 from surefoot.logs.tables import csv_rows, numbers
 
 
@@ -223,7 +223,7 @@ def parsed_json(path: Path) -> Any:
     except InputError:
         raise
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from None
+        raise InputError(f"{path} is not JSON: {one_line(error)}") from None
 
 
 def _records(path: Path, key: str, records: Any) -> dict[str, list[Any]]:

@@ -17,7 +17,7 @@ from surefoot.files import replacing, write_text
 from surefoot.logs.arrays import npz_arrays
 from surefoot.logs.channel import DESCRIPTION, Channel
 from surefoot.logs.log import Log
-from surefoot.logs.rawbytes import file_text
+from surefoot.logs.rawbytes import file_text, one_line
 
 FORMAT = 1
 MARK = "# surefoot log"
@@ -49,7 +49,7 @@ def parsed_header(path: Path, text: str) -> dict[str, Any]:
     except InputError:
         raise
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{path} has a damaged surefoot header ({type(error).__name__}: {error})") from None
+        raise InputError(f"{path} has a damaged surefoot header ({one_line(error)})") from None
 
 
 def _log(about: dict[str, Any], samples: list[tuple[np.ndarray, np.ndarray]]) -> Log:
@@ -176,7 +176,7 @@ def csv_rows(path: Path, text: str, *, first_line: int = 1, delimiter: str = ","
     try:
         lines = list(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True))
     except csv.Error as error:
-        raise InputError(f"{path} is not CSV: {error}") from None
+        raise InputError(f"{path} is not CSV: {one_line(error)}") from None
     lines = [(first_line + i, [cell.strip() for cell in line]) for i, line in enumerate(lines) if line]
     if not lines:
         raise InputError(f"{path} has no lines")

@@ -40,6 +40,8 @@ class Kind:
     """Physical limits: no bound of a Param may lie outside."""
     default: float = 0.0
     """Value of a Sim table ("sim.*") in a world where nobody sets it."""
+    whole: bool = False
+    """Whether only whole numbers mean something: a Param without choices then has every whole number in its range."""
     structural: str = ""
     constants: bool = False
     per: Literal["world", "sim"] = "world"

@@ -60,7 +60,8 @@ _contact(
 _contact(
     "bounce",
     "1",
-    "Coefficient of restitution, written as the damping ratio of a spring that can only push.",
+    "Coefficient of restitution, written as the damping ratio of a spring that can only push; its stiffness stays "
+    "that of `softness` at damping ratio 1.",
     fields=("geom_solref",),
     column=1,
     structural="priority",
@@ -72,7 +73,7 @@ _contact(
     "Depth over which the ground's stiffness builds up: sand and carpet against concrete.",
     fields=("geom_solimp",),
     column=2,
-    structural="priority",
+    structural="soft",
     hard=(1e-6, 1.0),
 )
 _contact(
@@ -106,7 +107,7 @@ _geometry(
     "m",
     "Radius of a sphere or capsule.",
     target="geom",
-    fields=("geom_size", "geom_rbound", "geom_aabb"),
+    fields=("geom_size",),
     column=0,
     hard=(1e-6, INF),
 )
@@ -162,7 +163,7 @@ _inertia(
 _inertia(
     "com",
     "m",
-    "Centre of mass along one axis of the body's frame.",
+    "Shift of the centre of mass from the model's, along one axis of the body's frame.",
     fields=("body_ipos",),
     structural="inertial",
     options=Options({"axis": "x"}),
@@ -513,6 +514,7 @@ _environment(
     fields=("geom_dataid",),
     hard=(0.0, INF),
     structural="terrain",
+    constants=True,
     engines=("cpu",),
     options=Options({"cell": 0.1, "extent": 8.0, "seed": 0}),
 )
@@ -523,6 +525,7 @@ _environment(
     fields=("geom_dataid",),
     hard=(0.0, INF),
     structural="terrain",
+    constants=True,
     engines=("cpu",),
     options=Options({"cell": 0.05, "extent": 8.0, "run": 0.4, "seed": 0}),
 )
@@ -592,8 +595,8 @@ _numeric(
     "opt.timestep",
     hard=(1e-6, 1.0),
 )
-_numeric("integrator", "1", "0 Euler, 1 RK4, 2 implicit, 3 implicitfast.", "opt.integrator", hard=(0.0, 3.0))
-_numeric("solver", "1", "0 PGS, 1 CG, 2 Newton.", "opt.solver", hard=(0.0, 2.0))
-_numeric("iterations", "1", "Most iterations of the constraint solver.", "opt.iterations", hard=(1.0, INF))
-_numeric("cone", "1", "Friction cone: 0 pyramidal, 1 elliptic.", "opt.cone", hard=(0.0, 1.0))
+_numeric("integrator", "1", "0 Euler, 1 RK4, 2 implicit, 3 implicitfast.", "opt.integrator", hard=(0.0, 3.0), whole=True)
+_numeric("solver", "1", "0 PGS, 1 CG, 2 Newton.", "opt.solver", hard=(0.0, 2.0), whole=True)
+_numeric("iterations", "1", "Most iterations of the constraint solver.", "opt.iterations", hard=(1.0, INF), whole=True)
+_numeric("cone", "1", "Friction cone: 0 pyramidal, 1 elliptic.", "opt.cone", hard=(0.0, 1.0), whole=True)
 _numeric("impratio", "1", "Stiffness of friction over stiffness of normal force.", "opt.impratio", hard=(1e-3, INF))

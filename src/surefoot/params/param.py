@@ -10,6 +10,8 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.params.kind import Kind, kind_named
 
 Scale = Literal["linear", "log"]
+MOST_CHOICES = 1000
+"""How many choices a Param of whole numbers may be given by its bounds alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,8 @@ class Param:
         if self.choices is not None:
             object.__setattr__(self, "choices", tuple(float(c) for c in self.choices))
         self._check_bounds(kind)
+        if kind.whole:
+            self._check_whole()
 
     def _check_bounds(self, kind: Kind) -> None:
         low, high = float(self.low), float(self.high)
@@ -71,6 +75,15 @@ class Param:
             raise InputError(f"{self.kind}: choices must ascend without repeats, got {self.choices}")
         if self.nominal is not None:
             object.__setattr__(self, "nominal", float(self.nominal))
+
+    def _check_whole(self) -> None:
+        first, last = math.ceil(self.low), math.floor(self.high)
+        if self.choices is None and last - first >= MOST_CHOICES:
+            raise InputError(f"{self.kind}: {self.low:g}..{self.high:g} holds more than {MOST_CHOICES} numbers: give choices")
+        choices = self.choices if self.choices is not None else tuple(float(c) for c in range(first, last + 1))
+        if not choices or any(c != round(c) for c in choices):
+            raise InputError(f"{self.kind} takes whole numbers: got {self.choices or f'{self.low:g}..{self.high:g}'}")
+        object.__setattr__(self, "choices", choices)
 
     @property
     def about(self) -> Kind:

@@ -73,9 +73,11 @@ def build(robot: Robot, params: Params, *, collisions: str = "few") -> Built:
             type=mujoco.mjtGeom.mjGEOM_PLANE,
             size=[0, 0, 1],
             friction=[1, 0.005, 0.0001],
+            contype=1,
+            conaffinity=1,
             material=_scenery(spec),
         )
-    for name, param in params.items():
+    for name, param in sorted(params.items(), key=lambda item: item[1].about.structural != "terrain"):
         need = param.about.structural
         features |= {need} - {""}
         try:
@@ -129,8 +131,23 @@ def _geoms(spec: mujoco.MjSpec, param: Param) -> list[mujoco.MjsGeom]:
 
 
 def _priority(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
+    """Let the matched geoms decide their contacts alone; what held between them and the ground becomes their own."""
+    ground = spec.geom(GROUND)
     for geom in _geoms(spec, param):
-        geom.priority = max(geom.priority, 1)
+        if geom.priority >= LEADING:
+            continue
+        if ground is not None and geom.name != GROUND and geom.priority <= ground.priority < LEADING:
+            equal = geom.priority == ground.priority
+            mix = geom.solmix / (geom.solmix + ground.solmix) if equal else 0.0
+            geom.friction = np.maximum(geom.friction, ground.friction) if equal else ground.friction
+            geom.condim = max(geom.condim, ground.condim) if equal else ground.condim
+            geom.solref = mix * geom.solref + (1 - mix) * ground.solref
+            geom.solimp = mix * geom.solimp + (1 - mix) * ground.solimp
+        geom.priority = LEADING
+
+
+LEADING = 1000
+"""Contact priority of geoms with contact Params: above anything a model file says."""
 
 
 def _condim(dimension: int):
@@ -140,6 +157,13 @@ def _condim(dimension: int):
             geom.condim = max(geom.condim, dimension)
 
     return edit
+
+
+def _soft(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
+    """Let the contact's stiffness build up from a tenth, so that the depth over which it does so can be felt."""
+    _priority(spec, robot, param)
+    for geom in _geoms(spec, param):
+        geom.solimp[0] = 0.1
 
 
 def _inertial(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
@@ -152,7 +176,7 @@ def _payload(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
     if len(bodies) != 1:
         raise InputError(f"a payload sits on one body, {param.of!r} matches {', '.join(bodies)}: name one")
     name = payload_name(bodies[0])
-    size, mass = param.options["size"], param.options.get("mass", 0.5 * (param.low + param.high))
+    size, mass = param.options["size"], param.options.get("mass", param.low)
     existing = spec.body(name)
     body = existing if existing is not None else spec.body(bodies[0]).add_body(name=name, pos=[0.0, 0.0, 0.1])
     if "place" in param.options:
@@ -235,6 +259,7 @@ def _rotor(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
 EDITS = {
     "priority": _priority,
     "ground_law": _priority,
+    "soft": _soft,
     "condim4": _condim(4),
     "condim6": _condim(6),
     "inertial": _inertial,
@@ -258,6 +283,8 @@ def _add_actuators(spec: mujoco.MjSpec, robot: Robot, params: Params) -> tuple[s
     wound: dict[str, Mapping[str, object]] = {}
     joints = [a.name for a in robot.actuators]
     for name, param in params.items():
+        if param.about.structural == "sag_law":
+            wound |= {a.name: wound.get(a.name, {}) for a in robot.actuators if a.model == "pd" and a.voltage is not None}
         if param.about.structural in MOTOR_PARAMS:
             try:
                 for joint in matching(param.of, joints, "actuated joint"):
@@ -347,6 +374,12 @@ def _add_sensors(spec: mujoco.MjSpec, robot: Robot) -> None:
             objtype=mujoco.mjtObj.mjOBJ_SITE,
             objname=robot.imu,
         )
+        body = spec.site(robot.imu).parent.name
+        if body != robot.base:
+            # The state holds the rates and attitude of a free base only; elsewhere the engine reads them.
+            gyro, frame = mujoco.mjtSensor.mjSENS_GYRO, mujoco.mjtSensor.mjSENS_FRAMEQUAT
+            spec.add_sensor(name="gyro", type=gyro, objtype=mujoco.mjtObj.mjOBJ_SITE, objname=robot.imu)
+            spec.add_sensor(name="quat", type=frame, objtype=mujoco.mjtObj.mjOBJ_XBODY, objname=body)
     for sensor in robot.sensors:
         if sensor.kind == "foot_force":
             for geom in sensor.of:

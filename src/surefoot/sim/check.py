@@ -147,7 +147,8 @@ def _commands(sim: Sim, steps: int) -> np.ndarray:
     phase = np.linspace(0.0, 2 * np.pi, nu, endpoint=False) + 0.4
     cycles = 3.0 + 2.0 * np.modf(np.arange(nu) * 0.618)[0]
     sines = 0.6 * np.sin(2 * np.pi * cycles * t + phase) + 0.4 * np.sin(2 * np.pi * 3.1 * cycles * t)
-    squares = np.where(t > 0.55, np.sign(np.sin(2 * np.pi * 1.7 * cycles * t + phase)), 0.0)
+    turn = np.floor((t - 0.55) / 0.15)  # every third motor at a time: all of them at once would throw the robot about
+    squares = np.where(turn == np.arange(nu) % 3, np.sign(np.sin(2 * np.pi * 1.7 * cycles * t + phase)), 0.0)
     reach = np.array([_reach(a) for a in sim.robot.actuators]).reshape(nu, 2)
     u = _middle(sim) + reach[:, 0] * sines + reach[:, 1] * squares
     order = sim.physics.motors.ids
@@ -249,7 +250,7 @@ def _rms(motion: Motion, pairs: list[tuple[int, int]], steps: int) -> np.ndarray
 
 def _standing_out(change: np.ndarray, floor: np.ndarray, motion: Motion) -> tuple[float, float, str]:
     """Change, floor and channel where the change (channels, windows) stands out most from the floor."""
-    scale = np.array([np.sqrt(np.nanmean(y**2)) if y.size else 0.0 for y in motion.values()])
+    scale = np.array([np.nanmedian(np.abs(y)) if y.size else 0.0 for y in motion.values()])  # a diverged world does not move it
     floor = np.maximum(floor, ROUNDING * (1e-6 + scale[:, None]))
     c, w = np.unravel_index(np.argmax(change / floor), change.shape)
     return float(change[c, w]), float(floor[c, w]), list(motion)[int(c)]

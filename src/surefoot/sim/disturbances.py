@@ -36,6 +36,10 @@ class Disturbances:
         }
         self.active = on
         self.pushes = on["wrench"] or on["moment"] or on["cable_drag"] or on["drag"]
+        if not self.pushes and self.base is not None:
+            self.physics.engine.xfrc_applied[:, self.base] = 0.0
+        if not on["torque_noise"]:
+            self.physics.engine.qfrc_applied[:, self.driven] = 0.0
 
     def clear(self, ids: np.ndarray) -> None:
         """After a reset: still air, no force left over."""

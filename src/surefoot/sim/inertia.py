@@ -1,11 +1,13 @@
-"""Inertial parameters that cannot become unphysical: the pseudo-inertia and its log-Cholesky factors.
+"""Inertial parameters that cannot become unphysical: a root of the pseudo-inertia and its log-Cholesky factors.
 
     J = [Σ  h]      Σ = ½ tr(I) 1 - I about the body's origin, h = m c
         [hᵀ m]      physical  ⇔  J is positive definite
-    J(θ) = A U(θ) U(θ)ᵀ Aᵀ,   A Aᵀ = J(model),   θ = (α, d1, d2, d3, s12, s23, s13, t1, t2, t3),  θ = 0 is the model
+    J(θ) = B Bᵀ,    B = A U(θ),   A Aᵀ = J(model),   θ = (α, d1, d2, d3, s12, s23, s13, t1, t2, t3),  θ = 0 is the model
     U(θ) = exp(α) [[exp d1, s12, s13, t1], [0, exp d2, s23, t2], [0, 0, exp d3, t3], [0, 0, 0, 1]]
+    A = [[C, √m c], [0, √m]],   C Cᵀ = Σ about the centre of mass, C upper triangular
 
-After Rucker and Wensing, "Smooth parameterization of rigid-body inertia", 2022. Rows may be NumPy or torch arrays.
+After Rucker and Wensing, "Smooth parameterization of rigid-body inertia", 2022. A and B are written without forming J, whose
+large terms m c cᵀ would cost digits. Rows may be NumPy or torch arrays.
 """
 
 from typing import Any
@@ -49,35 +51,33 @@ def quaternion(matrix: Array) -> Array:
     return out / (2 * r[..., None])
 
 
-def pseudo_inertia(mass: Array, com: Array, principal: Array, quat: Array) -> Array:
-    """J (..., 4, 4) from mass (...), centre of mass (..., 3), principal inertias (..., 3) and their frame (..., 4)."""
+def second_moments(principal: Array) -> Array:
+    """∫ x² dm along the principal axes (..., 3) from the principal inertias (..., 3); positive for a physical body."""
+    total = principal[..., 0] + principal[..., 1] + principal[..., 2]
+    return 0.5 * total[..., None] - principal
+
+
+def root(mass: Array, com: Array, principal: Array, quat: Array) -> Array:
+    """A (..., 4, 4) of mass (...), centre of mass (..., 3), principal inertias (..., 3) and their frame (..., 4)."""
     xp = array_api_compat.array_namespace(com)
     R = rotation(quat)
-    half = principal[..., 0] + principal[..., 1] + principal[..., 2]
-    second = 0.5 * half[..., None] - principal  # (..., 3) second moments about the principal axes
-    h = mass[..., None] * com
-    sigma = (
-        xp.einsum("...ij,...j,...kj->...ik", R, second, R)
-        if hasattr(xp, "einsum")
-        else (R * second[..., None, :]) @ _t(R)
-    )
-    sigma = sigma + h[..., :, None] * com[..., None, :]
-    top = xp.concat([sigma, h[..., :, None]], axis=-1)
-    bottom = xp.concat([h[..., None, :], mass[..., None, None]], axis=-1)
+    C = upper_cholesky((R * second_moments(principal)[..., None, :]) @ _t(R))
+    m = xp.sqrt(mass)[..., None]
+    top = xp.concat([C, (m * com)[..., None]], axis=-1)
+    bottom = xp.concat([xp.zeros_like(com), m], axis=-1)[..., None, :]
     return xp.concat([top, bottom], axis=-2)
 
 
-def from_pseudo_inertia(J: Array) -> tuple[Array, Array, Array, Array]:
-    """Mass, centre of mass, principal inertias and their frame's quaternion of J (..., 4, 4)."""
-    xp = array_api_compat.array_namespace(J)
-    mass = J[..., 3, 3]
-    com = J[..., :3, 3] / mass[..., None]
-    sigma = J[..., :3, :3] - mass[..., None, None] * com[..., :, None] * com[..., None, :]
-    second, frame = xp.linalg.eigh(sigma)
+def from_root(B: Array) -> tuple[Array, Array, Array, Array]:
+    """Mass, centre of mass, principal inertias and their frame's quaternion of an upper triangular root B (..., 4, 4)."""
+    xp = array_api_compat.array_namespace(B)
+    m = B[..., 3, 3]
+    C = B[..., :3, :3]
+    second, frame = xp.linalg.eigh(C @ _t(C))
     handed = xp.linalg.det(frame)
     frame = xp.concat([frame[..., :2], frame[..., 2:] * handed[..., None, None]], axis=-1)
     total = second[..., 0] + second[..., 1] + second[..., 2]
-    return mass, com, total[..., None] - second, quaternion(frame)
+    return m * m, B[..., :3, 3] / m[..., None], total[..., None] - second, quaternion(frame)
 
 
 def factor(theta: Array) -> Array:
@@ -110,15 +110,3 @@ def upper_cholesky(J: Array) -> Array:
 def _t(matrix: Array) -> Array:
     xp = array_api_compat.array_namespace(matrix)
     return xp.swapaxes(matrix, -1, -2) if hasattr(xp, "swapaxes") else matrix.mT
-
-
-def deformed(J: Array, theta: Array) -> Array:
-    """J(θ) = A U(θ) U(θ)ᵀ Aᵀ with A the upper factor of J."""
-    B = upper_cholesky(J) @ factor(theta)
-    return B @ _t(B)
-
-
-def deformation(J: Array, changed: Array) -> Array:
-    """θ such that `deformed(J, θ)` is `changed`."""
-    xp = array_api_compat.array_namespace(changed)
-    return parameters(xp.linalg.solve(upper_cholesky(J) + 0 * changed, upper_cholesky(changed)))

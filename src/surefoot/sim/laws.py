@@ -2,7 +2,7 @@
 
     friction   F = Kc + (Ks + Ksl |τ_m - τ_e|) exp(-|v/vs|^a) + Kl |τ_m - τ_e| + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² [opposed]
                a budget the engine clips against the torque that would stop the joint (BAM M1..M6, after Duclusaud et al. 2025)
-    sag        V = V0 - R_source Σ |i|,  i = τ / K                         V bounds the motors' drive voltage
+    sag        V = V0 - R_source Σ |i|                                     V bounds the motors' drive voltage (bus.py)
     ground     μ of a geom: × patch on the dark squares of the floor, × static while it slides slower than `speed`
     vibration  in the floor's own frame gravity is g + a sin(2π f t)
 
@@ -11,6 +11,7 @@ A Sim whose Params need none of these steps all substeps in one engine call; one
 
 import numpy as np
 
+from surefoot.sim.bus import Bus
 from surefoot.sim.physics import Physics, gravity_vector
 
 LAWS = ("friction_law", "sag_law", "ground_law", "vibration_law")
@@ -28,11 +29,23 @@ class Laws:
             driven = {a.name: i for i, a in enumerate(physics.built.robot.actuators)}
             self.motor_of = np.array([driven.get(j, -1) for j in physics.built.robot.joints])
             physics.engine.watch("qfrc_actuator", "qfrc_bias")
+        if "sag_law" in self.names:
+            self.bus = Bus(physics)
         if "ground_law" in self.names:
             slots = [s for s in physics.slots.values() if s.param.about.structural == "ground_law"]
             self.geoms = np.unique(np.concatenate([s.ids for s in slots]))
+            self.patch_size = self._per_geom("patch_friction", "size")
+            self.static_speed = self._per_geom("static_friction", "speed")
             physics.engine.watch("geom_xpos")
             self.last_pos = np.full((physics.engine.worlds, len(self.geoms), 3), np.nan)
+
+    def _per_geom(self, kind: str, option: str) -> np.ndarray:
+        """An option of the Params of a kind for each geom of the ground law, (k,); 1 where none applies."""
+        out = np.ones(len(self.geoms))
+        for slots in self.physics.slots.values():
+            if slots.param.kind == kind:
+                out[np.isin(self.geoms, slots.ids)] = slots.param.options[option]
+        return out
 
     def __bool__(self) -> bool:
         return bool(self.names)
@@ -42,12 +55,12 @@ class Laws:
         if "ground_law" in self.names:
             self.last_pos[ids] = np.nan
 
-    def act(self, dt: float) -> None:
-        """Write what the laws ask for into the engine's fields, for the substep of length dt that follows."""
+    def act(self, dt: float, control: np.ndarray) -> None:
+        """Write what the laws ask for into the engine's fields, for the substep of length dt that follows under `control`."""
         for name in self.names:
-            getattr(self, f"_{name}")(dt)
+            getattr(self, f"_{name}")(dt, control)
 
-    def _friction_law(self, dt: float) -> None:
+    def _friction_law(self, dt: float, control: np.ndarray) -> None:
         p, t = self.physics, self.physics.tables
         v = np.abs(p.engine.qvel[:, self.dofs])
         motor = np.where(self.motor_of >= 0, p.engine.derived("qfrc_actuator")[:, self.dofs], 0.0)
@@ -63,29 +76,23 @@ class Laws:
         force = force + np.where(opposed, t["quadratic_friction"] * through**2, 0.0)
         p.engine.field("dof_frictionloss")[:, self.dofs] = force
 
-    def _sag_law(self, dt: float) -> None:
-        p, t = self.physics, self.physics.tables
-        motors = p.motors
-        wound = np.flatnonzero(motors.style == "wound")
-        current = np.abs(p.engine.derived("actuator_force")[:, motors.ids[wound]]) / t["torque_constant"][:, wound]
-        bus = t["voltage"][:, wound] - t["voltage_sag"][:, None] * current.sum(1, keepdims=True)
-        field, column = motors.slots["voltage"]
-        p.engine.field(field)[:, motors.ids[wound], column] = np.maximum(bus, 1e-3)
+    def _sag_law(self, dt: float, control: np.ndarray) -> None:
+        self.bus.write(control)
 
-    def _ground_law(self, dt: float) -> None:
+    def _ground_law(self, dt: float, control: np.ndarray) -> None:
         p, t = self.physics, self.physics.tables
         at = p.engine.derived("geom_xpos")[:, self.geoms]
-        size = p.option("patch_friction", "size", 0.5)
-        dark = (np.floor(at[..., 0] / size) + np.floor(at[..., 1] / size)) % 2 == 0
+        square = np.floor(at[..., :2] / self.patch_size[:, None])
+        dark = square.sum(-1) % 2 == 0
         scale = np.where(dark, t["patch_friction"][:, self.geoms], 1.0)
         speed = np.linalg.norm((at - self.last_pos)[..., :2], axis=-1) / dt
-        still = ~(speed > p.option("static_friction", "speed", 0.02))  # unknown speed counts as still
+        still = ~(speed > self.static_speed)  # unknown speed counts as still
         scale = scale * np.where(still, t["static_friction"][:, self.geoms], 1.0)
         self.last_pos[:] = at
         t["friction_scale"][:, self.geoms] = scale
         p.engine.field("geom_friction")[:, self.geoms, 0] = t["friction_base"][:, self.geoms] * scale
 
-    def _vibration_law(self, dt: float) -> None:
+    def _vibration_law(self, dt: float, control: np.ndarray) -> None:
         p, t = self.physics, self.physics.tables
         frequency = p.option("floor_vibration", "frequency", 10.0)
         still = gravity_vector(t["gravity"], t["slope"])

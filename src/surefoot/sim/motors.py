@@ -24,7 +24,7 @@ def probe_slots() -> dict[str, tuple[str, int]]:
     """Where a wound motor's figures live in the compiled model, found by compiling and comparing, never assumed."""
 
     def compiled(**change: float) -> mujoco.MjModel:
-        f = {"kp": 3.0, "kd": 5.0, "V": 7.0, "K": 11.0, "R": 13.0, "cog": 17.0, "heat": 19.0, **change}
+        f = {"kp": 3.0, "kd": 5.0, "V": 7.0, "K": 11.0, "R": 13.0, "cog": 17.0, "heat": 19.0, "alpha": 0.004, **change}
         spec = mujoco.MjSpec()
         body = spec.worldbody.add_body(mass=1.0, inertia=[1, 1, 1], explicitinertial=True)
         body.add_joint(name="j")
@@ -33,7 +33,7 @@ def probe_slots() -> dict[str, tuple[str, int]]:
             motorconst=[f["K"], f["K"]],
             resistance=f["R"],
             cogging=[f["cog"], 7.0, 0.0],
-            thermal=[f["heat"], 23.0, 0.0, 0.004, 25.0, 25.0],
+            thermal=[f["heat"], 23.0, 0.0, f["alpha"], 25.0, 25.0],
             controller=[f["kp"], 0, f["kd"], 0, 0, f["V"]],
             ctrlspec=CONTROL_POSITION,
         )
@@ -48,6 +48,7 @@ def probe_slots() -> dict[str, tuple[str, int]]:
         "resistance": "R",
         "cogging": "cog",
         "thermal": "heat",
+        "heat_coefficient": "alpha",
     }
     for name, short in names.items():
         changed = compiled(**{short: 29.0})

@@ -1,22 +1,21 @@
 """e becomes physics here, and only here: `write` puts values into the engine's fields, `read` decodes them again.
 
-A kind that is held plainly (one column of one field, or a table of Sim) needs no code. The others have a pair of functions in
-`SPECIAL`. Tables ("sim.*") are arrays of Sim's own for what the engine has no field for: sensors, delays, disturbances, and
+The functions of every kind are in writers.py. Tables ("sim.*") are arrays of Sim's own for what the engine has no field for: sensors, delays, disturbances, and
 the motors' figures before they are multiplied together (motors.py).
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from surefoot.params import KINDS, E, Params
-from surefoot.sim import inertia, restitution
 from surefoot.sim.build import Built
 from surefoot.sim.engine import CpuEngine
 from surefoot.sim.motors import TABLES as MOTOR_TABLES
 from surefoot.sim.motors import Motors
+from surefoot.sim.refusals import refuse
 from surefoot.sim.slots import Slots, resolve_all
+from surefoot.sim.writers import PLAIN, SPECIAL
 
 SENSOR_FIGURES = {
     "encoder": {"noise": "encoder_noise", "quantum": "encoder_quantum", "velocity_noise": "velocity_noise"},
@@ -32,6 +31,7 @@ class Physics:
     def __init__(self, built: Built, engine: CpuEngine, params: Params):
         self.built, self.engine, self.motors = built, engine, Motors(built)
         self.slots = resolve_all(built, params)
+        refuse(built, self.slots)
         self.motors.check({s.param.kind: s.ids for s in self.slots.values() if s.param.kind in MOTOR_TABLES})
         self.tables: dict[str, np.ndarray] = {}
         self._fill_tables()
@@ -75,7 +75,7 @@ class Physics:
         dofs = [int(model.joint(j).dofadr[0]) for j in robot.joints]
         self.tables["coulomb"][:] = model.dof_frictionloss[dofs]
         self.tables["gravity"][:] = np.linalg.norm(model.opt.gravity)
-        self.tables["slope"] = np.zeros((worlds, 2))
+        self.tables["slope"] = np.tile(slope_of(model.opt.gravity), (worlds, 1))
         self.tables["rotor_lag"][:] = [a.lag for a in robot.actuators]
         self.tables["friction_base"] = np.tile(model.geom_friction[:, 0], (worlds, 1))
         self.tables["friction_scale"] = np.ones((worlds, model.ngeom))
@@ -107,6 +107,11 @@ class Physics:
     def has(self, kind: str) -> bool:
         """Whether some Param of this kind is part of e."""
         return any(slots.param.kind == kind for slots in self.slots.values())
+
+    def targets(self, kind: str) -> np.ndarray:
+        """Indices that the Params of a kind act on, (k,); empty when there is none."""
+        found = [slots.ids for slots in self.slots.values() if slots.param.kind == kind]
+        return np.concatenate(found) if found else np.zeros(0, dtype=int)
 
     # ---------------------------------------------------------------- write and read
 
@@ -161,3 +166,8 @@ def gravity_vector(strength: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """Gravity (rows, 3) [m/s²] over ground that rises with angles slope (rows, 2) along x and y."""
     up = np.stack([np.tan(slope[:, 0]), np.tan(slope[:, 1]), np.ones(len(slope))], axis=1)
     return -strength[:, None] * up / np.linalg.norm(up, axis=1, keepdims=True)
+
+
+def slope_of(gravity: np.ndarray) -> np.ndarray:
+    """Slopes (2,) [rad] along x and y that the direction of a model's gravity (3,) stands for."""
+    return np.arctan(gravity[:2] / gravity[2]) if gravity[2] < 0 else np.zeros(2)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surefoot.errors import InputError, did_you_mean
+from surefoot.errors import InputError, choose, did_you_mean
 from surefoot.logs import Channel, Log
 from surefoot.sim.commands import held_mean
 from surefoot.sim.engine import RECORDS
@@ -72,6 +72,7 @@ def replay(
     qpos: np.ndarray | None = None,
     qvel: np.ndarray | None = None,
     channels: tuple[str, ...] | None = None,
+    hold: tuple[str, ...] = (),
     noise: bool = False,
 ) -> Replay:
     """Replay `log` under every row of e (None: the model as it stands), without compiling anything.
@@ -85,6 +86,7 @@ def replay(
         qpos: initial positions in the model's order, (candidates, nq) or (nq,); None takes them from the log.
         qvel: initial velocities, (candidates, nv) or (nv,); None takes them from the log.
         channels: measurements to predict; every one that the sim's sensors have when None.
+        hold: actuators the log has no command for, to be kept at their default pose.
         noise: whether readings carry sensor noise; physics stays noise-free.
     """
     e = dict(e or {})
@@ -94,7 +96,7 @@ def replay(
     if sizes - {1, count}:
         raise InputError(f"e holds {sorted(sizes)} candidates: give every param the same number")
     rows = {name: np.broadcast_to(v, (count, *v.shape[1:])) for name, v in rows.items()}
-    t, u = _commands(sim, log)
+    t, u = _commands(sim, log, hold)
     t0 = float(t[0]) if start is None else float(start)
     end = max(float(t[-1]), *[float(c.t[-1]) for c in log.y]) if stop is None else float(stop)
     if not t0 < end:
@@ -140,21 +142,28 @@ def _padded(rows: np.ndarray, worlds: int) -> np.ndarray:
     return np.concatenate([rows, np.repeat(rows[-1:], worlds - len(rows), axis=0)]) if len(rows) < worlds else rows
 
 
-def _commands(sim: "Sim", log: Log) -> tuple[np.ndarray, np.ndarray]:
-    """Times (T,) and commands (T, nu) of a log in the sim's order, matched by name."""
+def _commands(sim: "Sim", log: Log, hold: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Times (T,) and commands (T, nu) of a log in the sim's order, matched by name; `hold` stay at the default pose."""
     wanted = sim.command_channel
     if wanted not in log:
         raise InputError(
-            f"robot '{sim.robot.name}' is commanded by '{wanted}', which this log lacks {did_you_mean(wanted, log.names)}: "
-            f"map the log's command to it"
+            f"robot '{sim.robot.name}' is commanded by '{wanted}', which this log lacks "
+            f"{did_you_mean(wanted, log.names)}: map the log's command to it"
         )
+    for name in hold:
+        choose(name, sim.command_names, f"an actuator of '{sim.robot.name}'")
     channel = log[wanted]
-    missing = [name for name in sim.command_names if name not in channel.columns]
+    missing = [name for name in sim.command_names if name not in channel.columns and name not in hold]
     if missing:
         raise InputError(
-            f"the log's '{wanted}' has no column for {', '.join(missing)} {did_you_mean(missing[0], channel.columns)}"
+            f"the log's '{wanted}' has no column for {', '.join(missing)} {did_you_mean(missing[0], channel.columns)}: "
+            f"map it, or keep it at its default pose with hold={tuple(missing)!r}"
         )
-    return channel.t, channel.pick(sim.command_names).values
+    u = np.tile(sim.rest_command, (len(channel), 1))
+    for i, name in enumerate(sim.command_names):
+        if name in channel.columns and name not in hold:
+            u[:, i] = channel.column(name)
+    return channel.t, u
 
 
 def _available(sim: "Sim") -> list[str]:
@@ -203,14 +212,15 @@ def _start_state(sim: "Sim", log: Log, t0: float) -> tuple[np.ndarray, np.ndarra
     """Initial qpos (worlds, nq) and qvel (worlds, nv) from the log's readings, encoder bias and delay taken out."""
     q = np.tile(sim.start_qpos, (sim.worlds, 1))
     v = np.zeros((sim.worlds, sim.model.nv))
-    tables, encoder = sim.physics.tables, sim.sensors.index.get("encoder")
-    delay = tables["sensor_delay"][:, encoder] if encoder is not None else np.zeros(sim.worlds)
+    tables, delay = sim.physics.tables, np.zeros((sim.worlds, len(sim.robot.joints)))
+    for number in sim.sensors.of_kind("encoder"):
+        delay[:, sim.sensors.columns[number]] = tables["sensor_delay"][:, number, None]
     if "joint_pos" in log:
         channel = log["joint_pos"]
         for j, name in enumerate(sim.robot.joints):
             if name in channel.columns:
                 y = channel.column(name)
-                at = t0 + delay
+                at = t0 + delay[:, j]
                 q[:, sim.sensors.q[j]] = np.interp(at, channel.t, y) - tables["encoder_bias"][:, j]
                 if "joint_vel" in log and name in log["joint_vel"].columns:
                     v[:, sim.sensors.dq[j]] = np.interp(at, log["joint_vel"].t, log["joint_vel"].column(name))
@@ -277,43 +287,51 @@ def read_records(
     sim: "Sim", name: str, records: dict[str, np.ndarray], when: tuple[float, np.ndarray], noise: bool
 ) -> np.ndarray:
     """One channel at times `when` = (t0, (T,)) from substep records (worlds, N + 1, ...); (worlds, T, k)."""
-    t0, at = when
-    tables, kind = sim.physics.tables, PARTS.get(name)
-    age = np.zeros((sim.worlds, 1))
-    if kind is not None:
-        column = sim.sensors.index[kind]
-        age = tables["sensor_delay"][:, column, None]
-        period = tables["sensor_period"][:, column, None]
-        if period.any():
-            safe = np.where(period > 0, period, 1.0)
-            age = age + np.where(period > 0, (at - t0 + 1e-9) % safe, 0.0)
-    position = np.clip((at[None] - t0 - age) / sim.timestep, 0, records["qpos"].shape[1] - 1)  # (worlds, T)
-    i = np.minimum(np.floor(position + 1e-9).astype(int), records["qpos"].shape[1] - 2)
-    share = np.clip(position - i, 0.0, 1.0)[..., None]
-    share = np.where(share < 1e-9, 0.0, share)
-    rows = np.arange(sim.worlds)[:, None]
-
-    def sampled(key: str) -> np.ndarray:
-        a, b = records[key][rows, i], records[key][rows, i + 1]
-        return np.swapaxes(a + share * (b - a), 0, 1)  # (T, worlds, columns)
-
+    kind, after = PARTS.get(name), when[1] - when[0]
     if kind is None:
-        base = sampled("qpos" if name == "base_pos" else "qvel")
+        base = sampled(sim, records, after, ("qpos" if name == "base_pos" else "qvel",))[0]
         start = sim.sensors.base_q if name == "base_pos" else sim.sensors.base_v
         assert start is not None
         return np.swapaxes(base[..., start : start + 3], 0, 1)
-    view = View(**{key: sampled(key) for key in RECORDS})
+    tables, out = sim.physics.tables, None
+    for number in sim.sensors.of_kind(kind):
+        age = tables["sensor_delay"][:, number, None]
+        period = tables["sensor_period"][:, number, None]
+        if period.any():
+            safe = np.where(period > 0, period, 1.0)
+            age = age + np.where(period > 0, (after + 1e-9) % safe - 1e-9, 0.0)
+        read = _read(sim, name, View(**dict(zip(RECORDS, sampled(sim, records, after - age, RECORDS), strict=True))), after, noise)
+        if out is None:
+            out = read
+        else:
+            out[..., sim.sensors.columns[number]] = read[..., sim.sensors.columns[number]]
+    assert out is not None
+    return np.swapaxes(out, 0, 1)
+
+
+def sampled(sim: "Sim", records: dict[str, np.ndarray], after: np.ndarray, keys: tuple[str, ...]) -> list[np.ndarray]:
+    """Records (worlds, N + 1, ...) at times `after` (T,) or (worlds, T) from their start; each (T, worlds, columns)."""
+    last = records[keys[0]].shape[1] - 1
+    position = np.broadcast_to(np.clip(after / sim.timestep, 0, last), (sim.worlds, after.shape[-1]))
+    i = np.minimum(np.floor(position + 1e-9).astype(int), last - 1)
+    share = np.clip(position - i, 0.0, 1.0)[..., None]
+    share = np.where(share < 1e-9, 0.0, share)
+    rows = np.arange(sim.worlds)[:, None]
+    pairs = [(records[key][rows, i], records[key][rows, i + 1]) for key in keys]
+    return [np.swapaxes(a + share * (b - a), 0, 1) for a, b in pairs]
+
+
+def _read(sim: "Sim", name: str, view: View, at: np.ndarray, noise: bool) -> np.ndarray:
+    """One channel (T, worlds, k) from what its sensor sampled at times `at` (T,)."""
+    read_part = sim.sensors.PARTS[PARTS[name]]
     if noise:
-        slices = [
-            sim.sensors.PARTS[kind](sim.sensors, View(**{k: a[n] for k, a in vars(view).items()}), n, True)[name]
-            for n in range(len(at))
-        ]
-        read = np.stack(slices)
+        rows = [View(**{k: a[n] for k, a in vars(view).items()}) for n in range(len(at))]
+        read = np.stack([read_part(sim.sensors, row, n, True)[name] for n, row in enumerate(rows)])
     else:
-        read = sim.sensors.PARTS[kind](sim.sensors, view, 0, False)[name]
+        read = read_part(sim.sensors, view, 0, False)[name]
     if name == "joint_vel" and sim.sensors.active["velocity_differencing"] and len(at) > 1:
-        angle = sim.sensors.PARTS["encoder"](sim.sensors, view, 0, False)["joint_pos"]
+        angle = read_part(sim.sensors, view, 0, False)["joint_pos"]
         slope = np.diff(angle, axis=0) / np.diff(at)[:, None, None]
-        chosen = tables["velocity_differencing"][:, None] > 0.5
+        chosen = sim.physics.tables["velocity_differencing"][:, None] > 0.5
         read = np.where(chosen, np.concatenate([slope[:1], slope]), read)
-    return np.swapaxes(read, 0, 1)
+    return read

@@ -1,9 +1,9 @@
 """How a contact bounces: restitution of a spring and damper that can push but not pull.
 
     m a + d v + k x = 0 from x = 0 until the force is zero; ζ the damping ratio
-    ζ < 1    e = exp(-ζ/s (π - atan2(2 ζ s, 1 - 2 ζ²)))       s = sqrt(1 - ζ²)
+    ζ < 1    e = exp(-2 ζ/s acos ζ)       s = sqrt(1 - ζ²)
     ζ = 1    e = exp(-2)
-    ζ > 1    e = exp(-ζ/s log((ζ + s) / (ζ - s)))              s = sqrt(ζ² - 1)
+    ζ > 1    e = exp(-2 ζ/s acosh ζ)      s = sqrt(ζ² - 1)
 
 (Schwager and Pöschel, "Coefficient of restitution and linear-dashpot model revisited", 2007.)
 """
@@ -16,9 +16,8 @@ def restitution(zeta: np.ndarray) -> np.ndarray:
     z = np.asarray(zeta, float)
     s = np.sqrt(np.abs((1 - z) * (1 + z)))
     safe = np.where(s > 1e-7, s, 1.0)
-    under = np.pi - np.arctan2(2 * z * s, 1 - 2 * z * z)
-    over = 2 * np.log(z + s)  # (ζ - s) is 1 / (ζ + s)
-    return np.exp(np.where(s > 1e-7, -z / safe * np.where(z < 1, under, over), -2.0))
+    angle = np.where(z < 1, np.arctan2(s, z), np.log1p(z - 1 + s))  # acos ζ, acosh ζ
+    return np.exp(-2 * np.where(s > 1e-7, z / safe * angle, 1.0))
 
 
 def damping_ratio(e: np.ndarray) -> np.ndarray:

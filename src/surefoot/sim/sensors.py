@@ -6,15 +6,18 @@
     quat, gravity   attitude of the IMU against gravity, mounting included
     force     f_m = f + σ n + drift (temperature - 25 °C)
 
-A sensor delivers at every control step what it sampled at floor(t / period) period - delay - jitter; a lost reading repeats the last.
+A sensor delivers at every control step what it sampled at floor(t / period) period - delay - jitter; a lost reading repeats the last,
+and between two samples the reading stays, noise and all.
 Every function works on the last two axes (worlds, columns), so that a whole replay (samples, worlds, columns) is read in one call.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import mujoco
 import numpy as np
 
+from surefoot.errors import InputError
 from surefoot.sim.build import Built
 from surefoot.sim.inertia import rotation
 from surefoot.sim.noise import Noise
@@ -41,33 +44,59 @@ def rotation_vector_matrix(v: np.ndarray) -> np.ndarray:
 
 
 class Sensors:
-    """The sensors of one robot in all worlds. Memory: bias walks, the last delivered readings, the last angles."""
+    """The sensors of one robot in all worlds. Memory: bias walks, the last delivered readings, the last two angles."""
 
     def __init__(self, built: Built, physics: Physics, noise: Noise, control_dt: float):
         robot, model = built.robot, built.model
         self.robot, self.physics, self.noise, self.dt = robot, physics, noise, control_dt
         self.worlds = physics.engine.worlds
-        self.index = {s.kind: i for i, s in enumerate(robot.sensors)}
         self.q = np.array([int(model.joint(j).qposadr[0]) for j in robot.joints], dtype=int)
         self.dq = np.array([int(model.joint(j).dofadr[0]) for j in robot.joints], dtype=int)
         self.motors = physics.motors.ids
         self.forces = [
             model.sensor(f"force:{g}").adr[0] + 2 for s in robot.sensors if s.kind == "foot_force" for g in s.of
         ]
-        self.accel = int(model.sensor("accel").adr[0]) if self._has_sensor(model, "accel") else None
-        wrench = self._has_sensor(model, "wrench:force")
-        self.wrench = int(model.sensor("wrench:force").adr[0]) if wrench else None
+        self.accel, self.gyro, self.quat, self.wrench = (
+            int(model.sensor(name).adr[0]) if self._has_sensor(model, name) else None
+            for name in ("accel", "gyro", "quat", "wrench:force")
+        )
+        self.columns = self._own_columns()
+        self.torque_noise = np.zeros(len(self.motors))
+        for i, sensor in enumerate(robot.sensors):
+            if sensor.kind == "motor_torque":
+                self.torque_noise[self.columns[i]] = sensor.figures.get("noise", 0.0)
         self.base_q = self.base_v = None
         self.site = np.eye(3)
         if robot.base is not None:
             joint = int(model.body(robot.base).jntadr[0])
             self.base_q, self.base_v = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
-            if robot.imu is not None:
-                self.site = rotation(np.array(model.site(robot.imu).quat))
+        if robot.imu is not None:
+            self.site = rotation(np.array(model.site(robot.imu).quat))
         self.walks = {name: np.zeros((self.worlds, 3)) for name in ("gyro", "accel")}
         self.last: Readings = {}
-        self.last_angle = np.zeros((self.worlds, len(self.q)))
+        self.sample = np.full((self.worlds, len(robot.sensors)), -1.0)  # number of each sensor's last own sample
+        self.angles = np.zeros((self.worlds, 2, len(self.q)))  # readings of this control step and of the one before
+        self.angle_step = np.array(-1)
         self.retune()
+
+    def _own_columns(self) -> list[np.ndarray]:
+        """Columns of its channels that each sensor fills, in the order of robot.sensors."""
+        feet = [g for s in self.robot.sensors if s.kind == "foot_force" for g in s.of]
+        known = {"encoder": self.robot.joints, "motor_torque": self.physics.motors.names, "foot_force": feet}
+        out = []
+        for sensor in self.robot.sensors:
+            if sensor.kind in known:
+                names = known[sensor.kind]
+                out.append(np.array([i for i, name in enumerate(names) if name in sensor.of], dtype=int))
+            else:
+                if any(other.kind == sensor.kind and other is not sensor for other in self.robot.sensors):
+                    raise InputError(f"robot '{self.robot.name}' has two sensors of kind {sensor.kind}: keep one")
+                out.append(np.arange(6 if sensor.kind == "wrench" else 4))
+        return out
+
+    def of_kind(self, kind: str) -> list[int]:
+        """Numbers of the sensors of one kind, in the robot's order."""
+        return [i for i, sensor in enumerate(self.robot.sensors) if sensor.kind == kind]
 
     @staticmethod
     def _has_sensor(model: mujoco.MjModel, name: str) -> bool:
@@ -95,14 +124,34 @@ class Sensors:
             walk[ids] = 0.0
         for values in self.last.values():
             values[ids] = np.nan
-        self.last_angle[ids] = view.qpos[ids][:, self.q] + self.physics.tables["encoder_bias"][ids]
+        self.sample[ids] = -1.0
+        self.angles[ids] = self.encoders(view, 0, False)["joint_pos"][ids, None]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The sensors' memory, for snapshots."""
+        memory = {"sample": self.sample, "angles": self.angles, "angle_step": self.angle_step}
+        memory |= {f"walk/{name}": value for name, value in self.walks.items()}
+        return memory | {f"last/{name}": value for name, value in self.last.items()}
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Put a snapshot's memory back."""
+        own = self.arrays()
+        self.last = {}
+        for name, value in arrays.items():
+            if name.startswith("last/"):
+                self.last[name.removeprefix("last/")] = value.copy()
+            else:
+                own[name][...] = value
 
     # ---------------------------------------------------------------- what is true
 
     def attitude(self, view: View) -> np.ndarray:
-        """Unit quaternion of the base (worlds, 4), world from body, sloping ground taken into account by `gravity`."""
-        assert self.base_q is not None
-        quat = view.qpos[..., self.base_q + 3 : self.base_q + 7]
+        """Unit quaternion of the body that carries the IMU (worlds, 4), world from body."""
+        if self.quat is not None:
+            quat = view.sensordata[..., self.quat : self.quat + 4]
+        else:
+            assert self.base_q is not None
+            quat = view.qpos[..., self.base_q + 3 : self.base_q + 7]
         return quat / np.linalg.norm(quat, axis=-1, keepdims=True)
 
     def down(self) -> np.ndarray:
@@ -131,10 +180,15 @@ class Sensors:
 
     def imu(self, view: View, step: int, noisy: bool) -> Readings:
         """gyro, accel, quat and gravity, each (worlds, 3 or 4)."""
-        assert self.base_v is not None
-        out = {"gyro": self._triad("gyro", view.qvel[..., self.base_v + 3 : self.base_v + 6], step, noisy)}
+        if self.gyro is not None:
+            rates = view.sensordata[..., self.gyro : self.gyro + 3] @ self.site.T
+        else:
+            assert self.base_v is not None
+            rates = np.array(view.qvel[..., self.base_v + 3 : self.base_v + 6])
+        out = {"gyro": self._triad("gyro", rates, step, noisy)}
         if self.accel is not None:
-            out["accel"] = self._triad("accel", view.sensordata[..., self.accel : self.accel + 3], step, noisy)
+            force = np.array(view.sensordata[..., self.accel : self.accel + 3])
+            out["accel"] = self._triad("accel", force, step, noisy)
         quat = self.attitude(view)
         R = rotation(quat) if self.mounting is None else rotation(quat) @ (self.site @ self.mounting @ self.site.T)
         if self.active["slope"]:
@@ -156,7 +210,8 @@ class Sensors:
         if on[f"{name}_walk"]:
             value = value + self.walks[name]
         if on[f"{name}_noise"]:
-            value = value + (t[f"{name}_noise"] / np.sqrt(self.dt))[:, None] * self.noise.normal(name, step, 3)
+            spacing = np.maximum(self.dt, t["sensor_period"][:, self.of_kind("imu")[0]])
+            value = value + (t[f"{name}_noise"] / np.sqrt(spacing))[:, None] * self.noise.normal(name, step, 3)
         return value
 
     def walk(self, step: int) -> None:
@@ -189,37 +244,45 @@ class Sensors:
     def torque(self, view: View, step: int, noisy: bool) -> Readings:
         """joint_torque (worlds, motors) [N·m] as the motors report it."""
         tau = view.actuator_force[..., self.motors]
-        sigma = next((s.figures.get("noise", 0.0) for s in self.robot.sensors if s.kind == "motor_torque"), 0.0)
-        if noisy and sigma:
-            tau = tau + sigma * self.noise.normal("torque_sensor", step, tau.shape[-1])
+        if noisy and self.torque_noise.any():
+            tau = tau + self.torque_noise * self.noise.normal("torque_sensor", step, tau.shape[-1])
         return {"joint_torque": tau}
 
     PARTS = {"encoder": encoders, "imu": imu, "foot_force": force, "wrench": wrenches, "motor_torque": torque}
 
-    def deliver(self, kind: str, view: View, step: int, noisy: bool) -> Readings:
-        """Readings of one sensor kind from the state it sampled, with lost readings repeated."""
-        out = self.PARTS[kind](self, view, step, noisy)
-        if noisy and self.active["sensor_dropout"]:
-            column = self.index[kind]
-            lost = (
-                self.noise.uniform("dropout", step, len(self.robot.sensors))[:, column]
-                < self.physics.tables["sensor_dropout"][:, column]
-            )
-            for name, value in out.items():
-                old = self.last.get(name)
-                if old is not None:
-                    held = lost[:, None] & np.isfinite(old)
-                    out[name] = np.where(held, old, value)
-                self.last[name] = np.array(out[name])
+    def deliver(self, number: int, view: View, step: int, noisy: bool) -> Readings:
+        """Readings of sensor `number` from the state it sampled; where nothing new came, the last ones again."""
+        out = self.PARTS[self.robot.sensors[number].kind](self, view, step, noisy)
+        if not (self.active["sensor_dropout"] or self.active["sensor_period"]):
+            return out
+        stays = self._stays(number, step, noisy)
+        for name, value in out.items():
+            old = self.last.setdefault(name, np.full_like(value, np.nan))
+            columns = self.columns[number][: value.shape[-1]]
+            out[name] = np.where(stays[:, None] & np.isfinite(old), old, value)
+            old[:, columns] = out[name][:, columns]
         return out
 
-    def difference(self, readings: Readings) -> None:
+    def _stays(self, number: int, step: int, noisy: bool) -> np.ndarray:
+        """Worlds in which sensor `number` has no new reading: between two samples, or the sample was lost."""
+        period, lost = self.physics.tables["sensor_period"][:, number], self.physics.tables["sensor_dropout"][:, number]
+        sample = np.floor((self.physics.engine.time + 1e-9) / np.where(period > 0, period, 1.0))
+        stays = (period > 0) & (sample == self.sample[:, number])
+        self.sample[:, number] = sample
+        if noisy and lost.any():
+            stays |= self.noise.uniform("dropout", step, len(self.robot.sensors))[:, number] < lost
+        return stays
+
+    def difference(self, readings: Readings, step: int) -> None:
         """Where speed is had by differencing, replace joint_vel by the change of the delivered angle over the control step."""
+        if step != self.angle_step:
+            self.angles[:, 1] = self.angles[:, 0]
+            self.angle_step[...] = step
+        self.angles[:, 0] = readings["joint_pos"]
         if self.active["velocity_differencing"]:
-            by_difference = (readings["joint_pos"] - self.last_angle) / self.dt
+            by_difference = (self.angles[:, 0] - self.angles[:, 1]) / self.dt
             chosen = self.physics.tables["velocity_differencing"][:, None] > 0.5
             readings["joint_vel"] = np.where(chosen, by_difference, readings["joint_vel"])
-        self.last_angle[:] = readings["joint_pos"]
 
 
 def _upright(down: np.ndarray) -> np.ndarray:

@@ -32,6 +32,7 @@ from surefoot.sim.noise import Noise
 from surefoot.sim.physics import Physics
 from surefoot.sim.residual import Residual, Situation, memory_of
 from surefoot.sim.sensors import Readings, Sensors, View
+from surefoot.sim.stance import Stance
 from surefoot.sim.tape import Tape
 
 LONGEST_DELAY = 0.1
@@ -91,6 +92,7 @@ class Sim:
         base = self.model.body(robot.base).id if robot.base is not None else None
         self.sensors = Sensors(self.built, self.physics, self.noise, robot.control_dt)
         self.disturbances = Disturbances(self.physics, self.noise, robot.control_dt, base, self.sensors.base_v)
+        self.stance = Stance(self.physics, self.sensors.base_q, self.start_qpos)
         self.steps = 0
         self.alive = np.ones(self.worlds, dtype=bool)
         self.failures: list[Failure] = []
@@ -193,11 +195,12 @@ class Sim:
             if rows.shape != (self.worlds,):
                 raise InputError(f"a mask of worlds must have shape ({self.worlds},), got {rows.shape}")
             return np.flatnonzero(rows)
-        rows = np.unique(rows.astype(int).reshape(-1))
-        if len(rows) and (rows[0] < 0 or rows[-1] >= self.worlds):
-            raise InputError(
-                f"world {rows[-1] if rows[-1] >= self.worlds else rows[0]} does not exist: this Sim has {self.worlds}"
-            )
+        rows = rows.astype(int).reshape(-1)
+        if len(rows) and (rows.min() < 0 or rows.max() >= self.worlds):
+            odd = rows.max() if rows.max() >= self.worlds else rows.min()
+            raise InputError(f"world {odd} does not exist: this Sim has {self.worlds}")
+        if len(np.unique(rows)) < len(rows):
+            raise InputError(f"worlds are named twice in ids={rows.tolist()}: name each once")
         return rows
 
     # ---------------------------------------------------------------- reset, step
@@ -217,8 +220,8 @@ class Sim:
             else np.broadcast_to(qpos, (len(rows), self.model.nq))
         )
         self.engine.qpos[rows] = start
-        if qpos is None and self.built.terrain is not None and self.sensors.base_q is not None:
-            self.engine.qpos[rows, self.sensors.base_q + 2] += self._lift(rows)
+        if qpos is None:
+            self.stance.settle(rows)
         self.engine.qvel[rows] = 0.0 if qvel is None else np.broadcast_to(qvel, (len(rows), self.model.nv))
         self._hold_pose(rows)
         self.engine.ctrl[rows] = self.rest_command
@@ -240,13 +243,6 @@ class Sim:
         if self.sensors.base_q is not None:
             q[self.sensors.base_q + 2] = self.robot.height
         return q
-
-    def _lift(self, rows: np.ndarray) -> np.ndarray:
-        """How much higher the ground under the robot is than zero, (rows,) [m]."""
-        terrain, geom, first = self.built.terrain, self.model.geom("terrain").id, self.model.hfield("terrain0").id
-        assert terrain is not None
-        field = self.engine.field("geom_dataid")[rows, geom] - first
-        return terrain.height(field, np.zeros((len(rows), 1, 2)))[:, 0]
 
     def _hold_pose(self, rows: np.ndarray) -> None:
         self.commands.hold(rows, np.tile(self.rest_command, (len(rows), 1)))
@@ -325,7 +321,7 @@ class Sim:
         else:
             parts = []
             for j in range(control.shape[1]):
-                self.laws.act(self.timestep)
+                self.laws.act(self.timestep, control[:, j])
                 part = control[:, j : j + 1] if ids is None else control[ids, j : j + 1]
                 got = self.engine.advance(part, ids, wanted)
                 parts.append({k: v.copy() for k, v in got.items()})
@@ -350,11 +346,16 @@ class Sim:
         noisy = self.noisy if noisy is None else noisy
         out: Readings = {}
         now = self._now()
-        for index, sensor in enumerate(self.robot.sensors):
+        for index in range(len(self.robot.sensors)):
             view = now if self.tape is None else self.tape.view(index, self.steps, noisy)
-            out.update(self.sensors.deliver(sensor.kind, view, self.steps, noisy))
+            for name, value in self.sensors.deliver(index, view, self.steps, noisy).items():
+                if name in out:
+                    columns = self.sensors.columns[index]
+                    out[name][:, columns] = value[:, columns]
+                else:
+                    out[name] = value
         if "joint_pos" in out:
-            self.sensors.difference(out)
+            self.sensors.difference(out, self.steps)
         return out
 
     def truth(self) -> Readings:
@@ -362,11 +363,8 @@ class Sim:
         x = {"joint_pos": self.engine.qpos[:, self.sensors.q], "joint_vel": self.engine.qvel[:, self.sensors.dq]}
         if self.sensors.base_q is not None and self.sensors.base_v is not None:
             q, v = self.sensors.base_q, self.sensors.base_v
-            x["base_pos"], x["quat"] = self.engine.qpos[:, q : q + 3], self.engine.qpos[:, q + 3 : q + 7]
-            x["base_vel_world"], x["base_gyro_true"] = (
-                self.engine.qvel[:, v : v + 3],
-                self.engine.qvel[:, v + 3 : v + 6],
-            )
+            pose, twist = np.array(self.engine.qpos[:, q : q + 7]), np.array(self.engine.qvel[:, v : v + 6])
+            x |= {"base_pos": pose[:, :3], "quat": pose[:, 3:], "base_vel_world": twist[:, :3], "base_gyro_true": twist[:, 3:]}
         return x
 
     @property
@@ -419,11 +417,10 @@ class Sim:
         out |= {f"field:{k}": v.copy() for k, v in self.engine.expanded.items()}
         out |= {f"table:{k}": v.copy() for k, v in self.physics.tables.items()}
         out |= {f"command:{k}": getattr(self.commands, k).copy() for k in ("history", "slewed", "spin")}
-        out |= {f"walk:{k}": v.copy() for k, v in self.sensors.walks.items()}
-        out |= {f"last:{k}": v.copy() for k, v in self.sensors.last.items()}
+        out |= {f"sensor:{k}": v.copy() for k, v in self.sensors.arrays().items()}
         out |= {f"memory:{k}": v.copy() for k, v in self.memory.items()}
         out |= {f"derived:{k}": v for k, v in self.engine.outputs.items()}
-        out |= {"gust": self.disturbances.gust.copy(), "last_angle": self.sensors.last_angle.copy()}
+        out["gust"] = self.disturbances.gust.copy()
         if self.tape is not None:
             out |= {f"tape:{k}": v.copy() for k, v in self.tape.arrays().items()}
         if "ground_law" in self.laws.names:
@@ -454,12 +451,9 @@ class Sim:
             self.physics.tables[name][:] = value
         for name, value in parts["command"].items():
             getattr(self.commands, name)[:] = value
-        for name, value in parts["walk"].items():
-            self.sensors.walks[name][:] = value
-        self.sensors.last = {k: v.copy() for k, v in parts.get("last", {}).items()}
+        self.sensors.load(parts["sensor"])
         self.memory = {k: v.copy() for k, v in parts.get("memory", {}).items()}
         self.disturbances.gust[:] = snapshot["gust"]
-        self.sensors.last_angle[:] = snapshot["last_angle"]
         if self.tape is not None:
             self.tape.load(parts["tape"])
         if "ground_law" in self.laws.names:

@@ -26,21 +26,38 @@ class Slots:
     """Index of each target in the kind's first field (or column of its table), (k,)."""
     elements: tuple[str, ...]
     """Element labels of the Param; () when it is one number."""
+    moved: tuple[int, ...] = ()
+    """Geoms whose place on their body the Param changes."""
 
     @property
     def key(self) -> set[tuple[str, int, object]]:
         """What the Param occupies; two Params of a Sim may not share any of it."""
-        about, options = self.param.about, self.param.options
-        column = options["axis"] if self.param.kind in ("com", "slope") else about.column
-        kinds = {"bounce": "contact_damping", "speed_limit": "torque_constant"}
-        if self.param.kind in ("mass", "inertia", "payload_mass"):
-            kind: object = "mass"
-        else:
-            kind = kinds.get(self.param.kind, self.param.kind)
-        keys = {(str(kind), int(i), column) for i in self.ids}
-        if self.param.kind == "inertia":
+        kind, column = self.param.kind, self.param.about.column
+        if kind in ("com", "slope"):
+            column = self.param.options["axis"]
+        if kind in ("link_length", "sole_wear"):
+            return {(kind, int(i), column) for i in self.ids} | {("position", i, None) for i in self.moved}
+        keys = {(SHARED.get(kind, kind), int(i), column) for i in self.ids}
+        if kind == "inertia":
             keys |= {("com", int(i), axis) for i in self.ids for axis in "xyz"}
         return keys
+
+
+SHARED = {
+    "bounce": "contact_damping", "speed_limit": "torque_constant", "inertia": "mass", "payload_mass": "mass",
+}  # fmt: skip
+"""Kinds that act in the place of another one."""
+
+
+def link_end(model: mujoco.MjModel, body: int) -> dict[str, np.ndarray]:
+    """What sits at the far end of a link, as field -> indices: its child bodies, else its geoms and sites."""
+    payload = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, payload_name(model.body(body).name))
+    children = np.flatnonzero((model.body_parentid == body) & (np.arange(model.nbody) > 0))
+    far = children[(np.linalg.norm(model.body_pos[children], axis=1) > 0) & (children != payload)]
+    if len(far):
+        return {"body_pos": far}
+    owners = {"geom_pos": model.geom_bodyid, "site_pos": model.site_bodyid}
+    return {field: np.flatnonzero(owner == body) for field, owner in owners.items()}
 
 
 def resolve(built: Built, param: Param) -> Slots:
@@ -53,7 +70,11 @@ def resolve(built: Built, param: Param) -> Slots:
         elements = tuple(f"{name}.{component}" for name in names for component in components)
     else:
         elements = tuple(names)
-    return Slots(param=param, names=tuple(names), ids=np.asarray(ids, dtype=int), elements=elements)
+    moved = ids if param.kind == "sole_wear" else []
+    if param.kind == "link_length":
+        moved = [i for body in ids for i in link_end(built.model, body).get("geom_pos", ())]
+    geoms = tuple(int(i) for i in moved)
+    return Slots(param=param, names=tuple(names), ids=np.asarray(ids, dtype=int), elements=elements, moved=geoms)
 
 
 def _targets(built: Built, param: Param) -> tuple[list[str], list[int]]:

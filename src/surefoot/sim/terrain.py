@@ -12,7 +12,8 @@ import numpy as np
 from surefoot.errors import InputError
 from surefoot.params import Param
 
-NAME = "terrain"
+FIELD, BELOW = "terrain", "below"
+"""Names of the height fields (with a number) and of the plane under them."""
 FLAT_RADIUS = 0.6
 """[m] Half-width of the flat square in the middle, where robots start."""
 MOST_CHOICES = 64
@@ -27,17 +28,23 @@ class Terrain:
     extent: float
 
     def height(self, field: np.ndarray, xy: np.ndarray) -> np.ndarray:
-        """Ground height [m] under points xy (worlds, k, 2) on each world's field (worlds,); bilinear, (worlds, k)."""
+        """Ground height [m] under points xy (worlds, k, 2) on each world's field (worlds,), (worlds, k).
+
+        Every cell is two triangles, as in the engine: its diagonal runs from the corner at low x and y to that at high x and y.
+        """
         n = self.heights.shape[1]
         s = np.clip((xy + self.extent) / (2 * self.extent) * (n - 1), 0, n - 1 - 1e-9)
         i = s.astype(int)
-        f = s - i
-        column, row, fx, fy = i[..., 0], i[..., 1], f[..., 0], f[..., 1]
-        h = self.heights[
-            field[:, None, None, None], row[..., None, None] + [[0], [1]], column[..., None, None] + [0, 1]
-        ]
-        along = h[..., 0] * (1 - fx[..., None]) + h[..., 1] * fx[..., None]
-        return along[..., 0] * (1 - fy) + along[..., 1] * fy
+        fx, fy = s[..., 0] - i[..., 0], s[..., 1] - i[..., 1]
+        corner = {(a, b): self.heights[field[:, None], i[..., 1] + a, i[..., 0] + b] for a in (0, 1) for b in (0, 1)}
+        along_x = fx * (corner[0, 1] - corner[0, 0]) + fy * (corner[1, 1] - corner[0, 1])
+        along_y = fy * (corner[1, 0] - corner[0, 0]) + fx * (corner[1, 1] - corner[1, 0])
+        return corner[0, 0] + np.where(fx >= fy, along_x, along_y)
+
+
+def first_field(model: mujoco.MjModel) -> int:
+    """Index of the bank's first height field in the model."""
+    return model.hfield(f"{FIELD}0").id
 
 
 def add_terrain(spec: mujoco.MjSpec, param: Param, ground: str) -> Terrain:
@@ -51,19 +58,19 @@ def add_terrain(spec: mujoco.MjSpec, param: Param, ground: str) -> Terrain:
         raise InputError("this robot has no ground plane to put a terrain in place of")
     options = param.options
     shape = (_rough if param.kind == "roughness" else _steps)(options)
-    top = max(max(param.choices), 1e-6)
+    if shape.max() <= 0:
+        raise InputError(f"extent={options['extent']:g} m leaves no room around the flat middle of {2 * FLAT_RADIUS:g} m: raise it")
+    shape = shape / shape.max()  # the compiler stretches every field to 0..1, the size says how high 1 is
     for index, height in enumerate(param.choices):
-        field = spec.add_hfield(name=f"{NAME}{index}", nrow=shape.shape[0], ncol=shape.shape[1])
-        field.size = [options["extent"], options["extent"], top, 0.1]
-        field.userdata = (shape * (height / top)).ravel()
+        field = spec.add_hfield(name=f"{FIELD}{index}", nrow=shape.shape[0], ncol=shape.shape[1])
+        field.size = [options["extent"], options["extent"], max(height, 1e-6), 0.1]
+        field.userdata = (shape if height > 0 else np.zeros_like(shape)).ravel()
+    plane = spec.geom(ground)
+    plane.name, plane.pos = BELOW, [0.0, 0.0, -0.5]
     spec.worldbody.add_geom(
-        name=NAME,
-        type=mujoco.mjtGeom.mjGEOM_HFIELD,
-        hfieldname=f"{NAME}0",
-        friction=[1, 0.005, 0.0001],
-        rgba=[0.8, 0.8, 0.78, 1],
-    )
-    spec.geom(ground).pos = [0.0, 0.0, -0.5]
+        name=ground, type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname=f"{FIELD}0", friction=plane.friction, rgba=plane.rgba,
+        material=plane.material,
+    )  # fmt: skip
     heights = np.stack([shape.astype(np.float32).astype(float) * height for height in param.choices])
     return Terrain(choices=param.choices, heights=heights, extent=float(options["extent"]))
 

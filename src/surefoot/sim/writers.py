@@ -45,7 +45,7 @@ def _read_plain(p: "Physics", s: Slots) -> np.ndarray:
     field, column = s.param.about.fields[0], s.param.about.column
     world = s.param.about.target == "world"
     if field.startswith("sim."):
-        if field[4:] in MOTOR_TABLES:
+        if field[4:] in MOTOR_TABLES and not (field == "sim.voltage" and "sag_law" in p.built.features):
             kinds = {slots.param.kind for slots in p.slots.values()}
             return p.motors.decode(p.engine.field, kinds)[field[4:]][:, s.ids]
         table = p.tables[field[4:]]

@@ -1,0 +1,46 @@
+"""benchmarks/RESULTS.md, written by `surefoot bench NAME --write` and never by hand.
+
+Every bench's last result lies beside it as JSON, so that one bench can be measured again without the others.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from surefoot.bench.table import TITLES, Mark, Result
+from surefoot.errors import InputError
+from surefoot.files import write_text
+
+FILE = "RESULTS.md"
+
+
+def results_folder(root: Path | None = None) -> Path:
+    """The project's benchmarks folder; an InputError where there is none."""
+    folder = (Path.cwd() if root is None else root) / "benchmarks"
+    if not folder.is_dir():
+        raise InputError("there is no folder 'benchmarks' here to write to: run it in the project's root")
+    return folder
+
+
+def write_results(results: Iterable[Result], root: Path | None = None) -> str:
+    """Keep the results as JSON and write RESULTS.md from all that are kept; returns its path below the root."""
+    folder = results_folder(root)
+    for result in results:
+        data = {**result.to_dict(), "quick": result.quick}
+        write_text(folder / "results" / f"{result.bench}.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    kept = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((folder / "results").glob("*.json"))]
+    write_text(folder / FILE, "\n".join(["# Results", "", "Written by `surefoot bench all --write`; not by hand.", "", *map(_section, kept)]))
+    return f"{folder.name}/{FILE}"
+
+
+def _section(data: dict) -> str:
+    marks = [Mark.from_dict(mark) for mark in data["marks"]]
+    versions = ", ".join(f"{name} {number}" for name, number in data["versions"].items())
+    machine = ", ".join(f"{name} {fact}" for name, fact in data["machine"].items())
+    lines = [f"## {data['bench']}", ""]
+    if data.get("quick"):
+        lines += ["A quick run: a subset only.", ""]
+    lines += [f"Measured in {data['seconds']:.0f} s with seed {data['seed']} on: {machine}; {versions}.", ""]
+    lines += ["| " + " | ".join(TITLES) + " |", "|" + "---|" * len(TITLES)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in mark.row) + " |" for mark in marks]
+    return "\n".join([*lines, ""])
