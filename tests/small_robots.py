@@ -11,7 +11,7 @@ BALL = """<body name="ball" pos="0 0 {height}"><freejoint name="root"/>
   <inertial pos="0 0 0" mass="2" diaginertia="0.008 0.008 0.008"/>
   <geom name="ball" type="sphere" size="0.1" friction="0.5 0.005 0.0001" solimp="0.95 0.95 0.001"/></body>"""
 BLOCK = """<body name="block" pos="0 0 {height}"><freejoint name="root"/>
-  <inertial pos="0 0 0" mass="3" diaginertia="0.03 0.03 0.03"/>
+  <inertial pos="0 0 0" mass="3" diaginertia="900 900 900"/>
   <geom name="block" type="box" size="0.2 0.2 0.02" friction="0.6 0.005 0.0001"/></body>"""
 PENDULUM = """<body name="arm" pos="0 0 1"><joint name="pivot" axis="0 1 0"/>
   <inertial pos="0 0 -0.5" mass="2" diaginertia="0.02 0.03 0.01"/>

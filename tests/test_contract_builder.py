@@ -346,3 +346,42 @@ def test_256_worlds_are_built_within_60_microseconds_of_thread_time():
             builder.observe(readings, last, command)
         best = min(best, (time.thread_time() - start) / 20)
     assert best < 60e-6
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_restarting_some_worlds_equals_resetting_them_before_the_next_observation(library):
+    import torch
+
+    from surefoot.contract import Action, Contract, Group, Term
+
+    joints = ("a", "b")
+    groups = (
+        Group(name="policy", terms=(Term(source="joint_pos", columns=joints, history=3), Term(source="last_action", columns=joints, history=3))),
+        Group(name="critic", terms=(Term(source="clock", columns=("sin", "cos")),), privileged=True),
+    )
+    contract = Contract(
+        robot="toy", joints=joints, control_dt=0.02, clock_period=0.5, groups=groups, sensor_channels=("joint_pos",),
+        action=Action(joints=joints, kind="joint_pos_target"),
+    )  # fmt: skip
+    wrap = (lambda a: a) if library == "numpy" else torch.from_numpy
+    rng = np.random.default_rng(0)
+    one, two = (Builder(contract, worlds=5, like=wrap(np.zeros(1, np.float32))) for _ in range(2))
+    ids = np.array([1, 4])
+    for step in range(6):
+        y, a = rng.normal(size=(5, 2)), rng.normal(size=(5, 2))
+        seen = one.observe({"joint_pos": wrap(y)}, last_action=wrap(a))
+        two.observe({"joint_pos": wrap(y)}, last_action=wrap(a))
+        if step == 3:
+            fresh = rng.normal(size=(2, 2))
+            rows = one.restart(wrap(ids), {"joint_pos": wrap(fresh)})
+            alone = Builder(contract, worlds=2, like=wrap(np.zeros(1, np.float32)))
+            expected = alone.observe({"joint_pos": wrap(fresh)})
+            assert all(np.array_equal(np.asarray(rows[g]), np.asarray(expected[g])) for g in rows)
+            follow = rng.normal(size=(5, 2)), rng.normal(size=(5, 2))
+            after = one.observe({"joint_pos": wrap(follow[0])}, last_action=wrap(follow[1]))
+            then = alone.observe({"joint_pos": wrap(follow[0][ids])}, last_action=wrap(follow[1][ids]))
+            assert all(np.array_equal(np.asarray(after[g])[ids], np.asarray(then[g])) for g in after)
+            others = two.observe({"joint_pos": wrap(follow[0])}, last_action=wrap(follow[1]))
+            assert np.array_equal(np.asarray(after["policy"])[[0, 2, 3]], np.asarray(others["policy"])[[0, 2, 3]])
+            return
+        assert seen["policy"].shape == (5, 12)

@@ -142,7 +142,14 @@ def test_quanser_rollouts_have_their_folders_rate(data_dir):
 def test_velocities_are_derivatives_of_positions_in_every_set(data_dir):
     """A wrong unit or a wrong column would show as another slope or as no correlation."""
     seen = 0
-    for folder in ("go2_motor", "quanser_wam_simurlacra", "double_pendulum_dfki", "acromonk", "tiago_figaroh", "bam_servos"):
+    for folder in (
+        "go2_motor",
+        "quanser_wam_simurlacra",
+        "double_pendulum_dfki",
+        "acromonk",
+        "tiago_figaroh",
+        "bam_servos",
+    ):
         if not (data_dir / folder).is_dir():
             continue
         for log in read_logs(data_dir / folder)[:12]:

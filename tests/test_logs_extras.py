@@ -44,7 +44,9 @@ def write_bag(path, kind, samples=50):
             stamp = header(stamp=time(sec=nano // 10**9, nanosec=nano % 10**9), frame_id="base", **sequence)
             order = [0, 1, 2] if k % 2 == 0 else [2, 0, 1]
             q = np.array([0.1 * k, 0.2 * k, 0.3 * k])[order]
-            state = joint_state(header=stamp, name=[JOINTS[i] for i in order], position=q, velocity=2 * q, effort=np.array([]))
+            state = joint_state(
+                header=stamp, name=[JOINTS[i] for i in order], position=q, velocity=2 * q, effort=np.array([])
+            )
             bag.write(states, nano + 1000, pack(state, joint_state.__msgtype__))
             unknown = np.full(9, 0.0)
             unknown[0] = -1
@@ -109,7 +111,12 @@ def write_lerobot(root, version, episodes=3, frames=40):
 
     names = ["shoulder.pos", "elbow.pos"]
     feature = {"dtype": "float32", "shape": [2], "names": names if version == "v3.0" else {"motors": names}}
-    info = {"codebase_version": version, "fps": 50, "robot_type": "so101", "features": {"observation.state": feature, "action": feature}}
+    info = {
+        "codebase_version": version,
+        "fps": 50,
+        "robot_type": "so101",
+        "features": {"observation.state": feature, "action": feature},
+    }
     (root / "meta").mkdir(parents=True)
     (root / "meta" / "info.json").write_text(json.dumps(info))
     tables = []
@@ -170,7 +177,9 @@ def test_a_parquet_file_that_is_none_is_one_sentence(tmp_path):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("name", "package", "extra"), [("a.bag", "rosbags", "ros"), ("a.parquet", "pyarrow", "lerobot")])
+@pytest.mark.parametrize(
+    ("name", "package", "extra"), [("a.bag", "rosbags", "ros"), ("a.parquet", "pyarrow", "lerobot")]
+)
 def test_a_missing_extra_is_named(tmp_path, monkeypatch, name, package, extra):
     plain = builtins.__import__
 

@@ -12,7 +12,6 @@ import json
 import re
 import resource
 import signal
-import warnings
 from contextlib import contextmanager
 
 import numpy as np
@@ -124,7 +123,7 @@ def swap_lines(lines, rng):
 
 def shuffle_columns(lines, rng):
     cut = b"," if any(b"," in line for line in lines[-5:]) else None
-    start = 2 if lines[0].startswith(b"#") else 0
+    start = 2 if lines[0].startswith(b"#") and len(lines) > 2 else 0
     width = len(lines[start].split(cut))
     order = rng.permutation(width)
     rest = [line.split(cut) for line in lines[start:]]
@@ -135,6 +134,8 @@ def shuffle_columns(lines, rng):
 def other_number(data, rng):
     """Replace one number by something that is none, or that no robot sends."""
     found = list(re.finditer(rb"-?\d+\.?\d*(?:e-?\d+)?", data))
+    if not found:
+        return data
     match = found[int(rng.integers(len(found)))]
     words = [b"nan", b"NaN", b"inf", b"-Infinity", b"1e999", b"1e300", b"x", b"", b"1_0", b"null", b"true", b"[1, 2]", b'"1"',
              b"0x10", b"1,5", b"9" * 5000, "٣".encode(), b"-", b"1e", b"--1"]  # fmt: skip
@@ -209,19 +210,12 @@ def same_as_our_csv(path, logs):
             at += 1
 
 
-def same_as_scipy(path, logs):
-    import scipy.io
-
+def stands_in_the_file(path, logs):
+    """Plain MATLAB files have no checksum (and scipy's reader crashes on some): the numbers are there as they are."""
     (log,) = logs
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            there = scipy.io.loadmat(path)
-        except Exception:  # noqa: BLE001
-            return
-    if "t" in there and "q" in there:
-        np.testing.assert_array_equal(log["joint_pos"].t, there["t"].ravel())
-        np.testing.assert_array_equal(log["joint_pos"].values, there["q"])
+    data = path.read_bytes()
+    assert log["joint_pos"].t.tobytes() in data
+    assert log["joint_pos"].values.tobytes(order="F") in data
 
 
 def same_as_numpy(path, logs):
@@ -263,7 +257,7 @@ def seed(kind, folder):
         mapping.write_text(HEAD.format("") + BODY.format('"q"'))
         file = io.BytesIO()
         scipy.io.savemat(file, {"t": T, "q": Q, "kp": 3.0, "note": "text"}, do_compression=kind == "mat packed")
-        return "x.mat", file.getvalue(), mapping, BINARY, mapped_as_written if kind == "mat packed" else same_as_scipy
+        return "x.mat", file.getvalue(), mapping, BINARY, mapped_as_written if kind == "mat packed" else stands_in_the_file
     if kind == "npy":
         mapping.write_text(HEAD.format("").replace('column = "t"', "rate = 50.0") + BODY.format('"values"'))
         file = io.BytesIO()
@@ -283,7 +277,11 @@ def extra_seed(kind, folder):
     if kind == "parquet":
         root = write_lerobot(folder / "set", "v3.0")
         return "x.parquet", next(root.rglob("*.parquet")).read_bytes(), None, BINARY, no_more_than_invariants
-    path = write_bag(folder / ("seed.bag" if kind == "rosbag 1" else "seed"), {"rosbag 1": "ros1", "rosbag 2": "sqlite"}.get(kind, "mcap"), samples=15)
+    path = write_bag(
+        folder / ("seed.bag" if kind == "rosbag 1" else "seed"),
+        {"rosbag 1": "ros1", "rosbag 2": "sqlite"}.get(kind, "mcap"),
+        samples=15,
+    )
     if kind == "rosbag 1":
         return "x.bag", path.read_bytes(), None, BINARY, no_more_than_invariants
     suffix = "db3" if kind == "rosbag 2" else "mcap"
@@ -347,7 +345,9 @@ def fuzz(kind, folder, count):
             refused += 1
             continue
         except (Exception, Late) as error:
-            raise AssertionError(f"{kind}, mutation {k} ({mutate.__name__}): {type(error).__name__}: {error}") from error
+            raise AssertionError(
+                f"{kind}, mutation {k} ({mutate.__name__}): {type(error).__name__}: {error}"
+            ) from error
         for log in logs:
             check_invariants(log)
         if mutated != content:

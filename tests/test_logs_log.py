@@ -88,7 +88,9 @@ def test_conversions_to_si():
 
 
 def test_log_finds_channels_by_name_and_role():
-    log = Log(channels=(channel(), channel(name="joint_pos_target", role="u"), channel(name="note", unit="1", role="info")))
+    log = Log(
+        channels=(channel(), channel(name="joint_pos_target", role="u"), channel(name="note", unit="1", role="info"))
+    )
     assert [c.name for c in log.u] == ["joint_pos_target"]
     assert [c.name for c in log.y] == ["joint_pos"]
     assert "note" in log

@@ -48,7 +48,10 @@ columns = ["shoulder", "elbow"]
 def bench(folder, mapping=MAPPING):
     """A CSV file with angles in degrees and encoder ticks, and its mapping."""
     rows = ["ms,tick1,tick2,goal1,goal2,gain,comment"]
-    rows += [f"{1000 * t!r},{a / 0.0015!r},{b / 0.0015!r},{math.degrees(a)!r},90,20,x" for t, (a, b) in zip(T.tolist(), Q.tolist(), strict=True)]
+    rows += [
+        f"{1000 * t!r},{a / 0.0015!r},{b / 0.0015!r},{math.degrees(a)!r},90,20,x"
+        for t, (a, b) in zip(T.tolist(), Q.tolist(), strict=True)
+    ]
     (folder / "run.csv").write_text("\n".join(rows) + "\n")
     (folder / "bench.toml").write_text(mapping)
     return folder / "run.csv", folder / "bench.toml"
@@ -97,7 +100,11 @@ def test_packed_files_match_the_same_pattern(tmp_path):
         ("scale = 0.0015", "scale = [1.0, 2.0, 3.0]", "`scale` has 3 entries for 2 columns"),
         ("scale = 0.0015", "bits = 40", "`bits` is 0 to 32"),
         ("scale = 0.0015", "bits = 8", "do not fit into 8 bits"),
-        ('from = ["tick1", "tick2"]', 'from = ["tick1", "comment"]', "column 'comment' holds 'x' in row 1, not a number"),
+        (
+            'from = ["tick1", "tick2"]',
+            'from = ["tick1", "comment"]',
+            "column 'comment' holds 'x' in row 1, not a number",
+        ),
         ('from = ["tick1", "tick2"]', 'from = ["tick1", "tick2[1]"]', "'tick2' has 1 columns"),
     ],
 )
@@ -113,7 +120,10 @@ def test_a_fault_in_a_mapping_is_one_sentence(tmp_path, old, new, words):
     ("fault", "words"),
     [
         (lambda lines: [*lines[:10], lines[10].replace(",20,", ",nan,"), *lines[11:]], "is not constant"),
-        (lambda lines: [*lines[:10], "90.0,nan" + lines[10][lines[10].index(",", 6) :], *lines[11:]], "has NaN in column"),
+        (
+            lambda lines: [*lines[:10], "90.0,nan" + lines[10][lines[10].index(",", 6) :], *lines[11:]],
+            "has NaN in column",
+        ),
         (lambda lines: [*lines[:10], lines[11], lines[10], *lines[12:]], "time goes backwards"),
         (lambda lines: [*lines[:10], lines[10], *lines[10:]], "same time"),
         (lambda lines: [*lines[:10], lines[10] + ",1", *lines[11:]], "line 11 has 8 columns, its header has 7"),
@@ -147,34 +157,47 @@ def test_npz_and_npy_and_text_and_matlab_agree(tmp_path):
     np.savez(tmp_path / "a.npz", time=T, q=Q.astype(np.float32))
     np.save(tmp_path / "a.npy", np.asfortranarray(Q))
     np.savetxt(tmp_path / "a.txt", np.column_stack([T, Q]), fmt="%.18e")
-    scipy.io.savemat(tmp_path / "a.mat", {"time": T, "q": Q, "kp": 3, "name": "text", "cells": np.array([{}, 1], dtype=object)})
+    scipy.io.savemat(
+        tmp_path / "a.mat", {"time": T, "q": Q, "kp": 3, "name": "text", "cells": np.array([{}, 1], dtype=object)}
+    )
     scipy.io.savemat(tmp_path / "b.mat", {"time": T, "q": Q, "kp": 3}, do_compression=True)
     time = '[time]\ncolumn = "time"\n'
     npz = read_log(tmp_path / "a.npz", write_mapping(tmp_path, '{d = "*.npz"}', time + ANGLES.format("q")))
     np.testing.assert_array_equal(npz["joint_pos"].values, Q.astype(np.float32).astype(float))
-    npy = read_log(tmp_path / "a.npy", write_mapping(tmp_path, '{d = "*.npy"}', "[time]\nrate = 100.0\n" + ANGLES.format("values")))
+    npy = read_log(
+        tmp_path / "a.npy", write_mapping(tmp_path, '{d = "*.npy"}', "[time]\nrate = 100.0\n" + ANGLES.format("values"))
+    )
     np.testing.assert_array_equal(npy["joint_pos"].values, Q)
     text = read_log(
         tmp_path / "a.txt",
-        write_mapping(tmp_path, '{d = "*.txt"}\nheader = ["time", "x", "y"]', time + ANGLES.replace('"{}"', '["x", "y"]')),
+        write_mapping(
+            tmp_path, '{d = "*.txt"}\nheader = ["time", "x", "y"]', time + ANGLES.replace('"{}"', '["x", "y"]')
+        ),
     )
     np.testing.assert_array_equal(text["joint_pos"].values, Q)
     for name in ("a.mat", "b.mat"):
-        mapping = write_mapping(tmp_path, '{d = "*.mat"}', time + '[constants]\nkp = {from = "kp"}\n' + ANGLES.format("q"))
+        mapping = write_mapping(
+            tmp_path, '{d = "*.mat"}', time + '[constants]\nkp = {from = "kp"}\n' + ANGLES.format("q")
+        )
         mat = read_log(tmp_path / name, mapping)
         np.testing.assert_array_equal(mat["joint_pos"].values, Q)
         assert mat.meta["kp"] == 3
 
 
 def test_json_records_lists_pairs_and_tables(tmp_path):
-    records = {"kp": 5, "rows": [{"t": t, "a": a, "b": b, "on": True} for t, (a, b) in zip(T.tolist(), Q.tolist(), strict=True)]}
+    records = {
+        "kp": 5,
+        "rows": [{"t": t, "a": a, "b": b, "on": True} for t, (a, b) in zip(T.tolist(), Q.tolist(), strict=True)],
+    }
     (tmp_path / "a.json").write_text(json.dumps(records))
     body = '[layout]\nrecords = "rows"\n[time]\ncolumn = "t"\n' + ANGLES.replace('"{}"', '["a", "b"]')
     log = read_log(tmp_path / "a.json", write_mapping(tmp_path, '{d = "*.json"}', body))
     np.testing.assert_array_equal(log["joint_pos"].values, Q)
 
     (tmp_path / "b.json").write_text(json.dumps({"t": T.tolist(), "a": Q[:, 0].tolist(), "b": Q[:, 1].tolist()}))
-    log = read_log(tmp_path / "b.json", write_mapping(tmp_path, '{d = "*.json"}', body.replace('[layout]\nrecords = "rows"\n', "")))
+    log = read_log(
+        tmp_path / "b.json", write_mapping(tmp_path, '{d = "*.json"}', body.replace('[layout]\nrecords = "rows"\n', ""))
+    )
     np.testing.assert_array_equal(log["joint_pos"].values, Q)
 
     (tmp_path / "c.json").write_text('{"real": {"x": {"p": 0.5, "q": 1}}, "sim": {"x": {"p": 0.25}}}')
@@ -209,7 +232,7 @@ def test_a_fault_in_json_is_one_sentence(tmp_path, content, words):
 def test_list_cells_and_companion_files_make_one_log(tmp_path):
     state = ["stamp,q"] + [f'{1e6 * t!r},"[{a!r}, {b!r}]"' for t, (a, b) in zip(T.tolist(), Q.tolist(), strict=True)]
     (tmp_path / "state_1.csv").write_text("\n".join(state))
-    (tmp_path / "goal_1.csv").write_text("stamp,q\n0,\"[1, 2]\"\n100000,\"[3, 4]\"\n")
+    (tmp_path / "goal_1.csv").write_text('stamp,q\n0,"[1, 2]"\n100000,"[3, 4]"\n')
     body = '[time]\ncolumn = "stamp"\nunit = "us"\n' + ANGLES.format("state:q")
     body += ANGLES.format("goal:q").replace("joint_pos", "joint_pos_target") + 'role = "u"\n'
     mapping = write_mapping(tmp_path, '{state = "state_*.csv", goal = "goal_*.csv"}', body)
@@ -264,7 +287,9 @@ def test_mcap_of_another_program_reads_through_a_mapping(tmp_path):
         writer.start()
         topic = writer.register_channel("/state", "json", 0)
         for k in range(20):
-            writer.add_message(topic, k * 10**7, json.dumps({"pose": {"x": k, "name": "n"}, "j": [k, 2 * k]}).encode(), 0)
+            writer.add_message(
+                topic, k * 10**7, json.dumps({"pose": {"x": k, "name": "n"}, "j": [k, 2 * k]}).encode(), 0
+            )
         writer.finish()
     with pytest.raises(InputError, match="give a mapping"):
         read_log(tmp_path / "a.mcap")

@@ -147,6 +147,31 @@ class Builder:
             self._any_fresh = False
         return found
 
+    def restart(self, ids: Any, readings: Mapping[str, Any], command: Any = None) -> dict[str, Any]:
+        """First observations of worlds `ids` that were reset after this step's `observe`, group -> (len(ids), size).
+
+        As if `observe` had been called for these worlds alone: their history is filled with this reading, the last action
+        is 0, the clock starts.
+
+        Args:
+            ids: worlds, (k,) integers.
+            readings: channel -> (k, columns), rows for `ids` alone.
+            command: (k, commands).
+        """
+        part = Builder.__new__(Builder)
+        part.__dict__.update(self.__dict__)
+        part.worlds = len(ids)
+        part._shapes = {source: (part.worlds, shape[1]) for source, shape in self._shapes.items()}
+        part._rings = {name: self._zeros((part.worlds, *ring.shape[1:])) for name, ring in self._rings.items()}
+        part._heads = dict.fromkeys(part._rings, 0)
+        part._steps, part._fresh = self._zeros((part.worlds,), "float64"), self._zeros((part.worlds,), "bool")
+        part.reset()
+        found = part.observe(readings, command=command)
+        for name, ring in self._rings.items():
+            ring[ids] = part._rings[name]
+        self._steps[ids], self._fresh[ids] = part._steps, False
+        return found
+
     def snapshot(self) -> dict[str, Any]:
         """The whole state as arrays by name: histories oldest first, (worlds, history, width)."""
         state = {"fresh": self._copy(self._fresh), "steps": self._copy(self._steps)}

@@ -1,6 +1,7 @@
 """NumPy files: .npz and .npy, without pickle, every size checked before memory is taken."""
 
 import io
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -43,7 +44,9 @@ def npy_array(data: bytes, where: str) -> np.ndarray:
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         if version not in read:
             raise InputError(f"{where} is an .npy file of version {version}: save it again with numpy.save")
-        shape, fortran, dtype = read[version](stream)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy evaluates the header as a literal, which may warn about its text.
+            shape, fortran, dtype = read[version](stream)
     except InputError:
         raise
     except Exception as error:  # NumPy's header parser lets many kinds of errors through on damaged bytes.

@@ -185,7 +185,7 @@ def _values(value: Any, where: str) -> tuple[float, ...]:
     return tuple(float(item) for item in value)
 
 
-def _typed(table: Table[str, Any], kinds: dict[str, type | tuple[type, ...]], where: str) -> None:
+def _typed(table: Table[str, Any], kinds: Table[str, Any], where: str) -> None:
     """Raise InputError when an entry that is there has another type."""
     for key, kind in kinds.items():
         if key in table and (not isinstance(table[key], kind) or (kind is _NUMBER and isinstance(table[key], bool))):

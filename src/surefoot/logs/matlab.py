@@ -11,7 +11,10 @@ from surefoot.logs.rawbytes import LARGEST, file_bytes
 
 MATRIX, COMPRESSED = 14, 15
 STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-NUMERIC = range(6, 16)  # array classes double .. uint64
+CLASSES = {6: 9, 7: 7, 8: 1, 9: 2, 10: 3, 11: 4, 12: 5, 13: 6, 14: 12, 15: 13}
+"""Array classes double .. uint64 and the type that stores them."""
+COMPACT = (1, 2, 3, 4, 5)
+"""Types of small whole numbers, in which MATLAB stores arrays of any class to save room."""
 COMPLEX = 0x0800
 
 
@@ -77,7 +80,7 @@ def _matrix(path: Path, body: bytes, order: str) -> tuple[str, np.ndarray] | Non
     if kind != 6 or len(flags) != 8:
         raise InputError(f"{path} is damaged: a variable has no flags")
     flag = struct.unpack_from(f"{order}I", flags)[0]
-    if flag & 0xFF not in NUMERIC or flag & COMPLEX:
+    if flag & 0xFF not in CLASSES or flag & COMPLEX:
         return None
     kind, shape, at = _element(path, body, at, order, padded=True)
     if kind != 5 or len(shape) % 4 or not 8 <= len(shape) <= 128:
@@ -85,7 +88,7 @@ def _matrix(path: Path, body: bytes, order: str) -> tuple[str, np.ndarray] | Non
     dimensions = struct.unpack(f"{order}{len(shape) // 4}i", shape)
     _, name, at = _element(path, body, at, order, padded=True)
     kind, values, _ = _element(path, body, at, order, padded=True)
-    if kind not in STORED or not name.isascii():
+    if kind not in (*COMPACT, CLASSES[flag & 0xFF]) or not name.isascii():
         raise InputError(f"{path} is damaged: a variable is stored as type {kind}")
     count = 1
     for length in dimensions:

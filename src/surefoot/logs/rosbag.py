@@ -1,5 +1,7 @@
 """Rosbags of ROS 1 and ROS 2 (extra `ros`): joint states and IMUs in SI, every other number by its field's name."""
 
+import io
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +84,23 @@ def bag_columns(path: Path) -> dict[str, Any]:
     return columns
 
 
+class Bounded(io.BufferedReader):
+    """A file that is never asked for more bytes than it has: a damaged length cannot fill the memory."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """At most `size` bytes, and at most what is left."""
+        left = max(0, os.fstat(self.fileno()).st_size - self.tell())
+        return super().read(left if size is None or size < 0 else min(size, left))
+
+
+class BagPath(type(Path())):
+    """A path that opens its file bounded; folders below it do too."""
+
+    def open(self, *_: Any, **__: Any) -> Bounded:  # type: ignore[override]
+        """Open for reading bytes."""
+        return Bounded(io.FileIO(str(self), "rb"))
+
+
 def _topics(path: Path) -> dict[str, Topic]:
     """All messages of a bag by topic; whatever the parser objects to is one InputError."""
     try:
@@ -91,7 +110,7 @@ def _topics(path: Path) -> dict[str, Topic]:
         raise InputError(f"{path} is a rosbag, which needs the extra: pip install 'surefoot[ros]'") from None
     topics: dict[str, Topic] = {}
     try:
-        with AnyReader([path], default_typestore=get_typestore(Stores.ROS2_HUMBLE)) as reader:
+        with AnyReader([BagPath(path)], default_typestore=get_typestore(Stores.ROS2_HUMBLE)) as reader:
             for connection, nanoseconds, raw in reader.messages():
                 message: Any = reader.deserialize(raw, connection.msgtype)
                 topic = topics.setdefault(connection.topic, Topic(connection.msgtype))
@@ -151,7 +170,7 @@ def _joint_channels(name: str, topic: Topic, *, alone: bool) -> list[Channel]:
     for number, (_, rows) in enumerate(groups.items()):
         joints = topic.rows[rows[0]].get("name", ())
         for key, (channel, unit) in JOINT_FIELDS.items():
-            there = [i for i in rows if len(np.atleast_1d(topic.rows[i].get(key, ()))) == len(joints) > 0]
+            there = [i for i in rows if np.shape(topic.rows[i].get(key)) == (len(joints),) and joints]
             if not there:
                 continue
             values = []
@@ -171,9 +190,12 @@ def _imu_channels(name: str, topic: Topic, *, alone: bool) -> list[Channel]:
     channels = []
     for key, (channel, unit, axes) in IMU_FIELDS.items():
         covariance = fields.get(f"{key}_covariance")
-        if covariance is not None and (covariance[:, 0] == -1).all():
+        if covariance is not None and covariance.ndim == 2 and (covariance[:, 0] == -1).all():
             continue
-        values = np.stack([fields[f"{key}.{axis}"] for axis in axes], axis=1)
+        parts = [fields.get(f"{key}.{axis}") for axis in axes]
+        if any(part is None or part.ndim != 1 for part in parts):
+            raise InputError(f"topic {name!r} says it is an Imu but has no {key!r} of {', '.join(axes)}")
+        values = np.stack([part for part in parts if part is not None], axis=1)
         title = channel if alone else f"{name}.{channel}"
         channels.append(Channel(name=title, unit=unit, t=topic.times, values=values, columns=tuple(axes)))
     return channels

@@ -86,7 +86,7 @@ def _parsed(reference: str, columns: Mapping[str, Any]) -> tuple[str, slice | No
 
 def _cells(path: Path, name: str, cells: list[Any]) -> np.ndarray:
     """Cells of a column as numbers, (T,); of a column of lists "[a, b]", (T, k)."""
-    if cells and isinstance(cells[0], str):
+    if cells and all(isinstance(cell, str) for cell in cells):
         if not cells[0].startswith("["):
             return numbers(path, name, cells)
         rows = []

@@ -284,7 +284,8 @@ _actuator(
 _actuator(
     "thermal",
     "K/W",
-    "Thermal resistance of the winding to the air: heat raises resistance and takes torque away at speed.",
+    "Thermal resistance of the winding to the air: heat raises its electric resistance, which the drive does not know, so "
+    "torque falls by as much; at the voltage limit too.",
     fields=("sim.thermal",),
     hard=(1e-6, INF),
     structural="thermal",
@@ -312,6 +313,7 @@ _actuator(
     "N·m",
     "Dry friction that does not depend on speed or load.",
     fields=("sim.coulomb",),
+    structural="stick",
     engines=("cpu", "cuda", "physx"),
 )
 _actuator(

@@ -19,6 +19,8 @@ from surefoot.sim.terrain import Terrain, add_terrain
 
 MOTOR_PARAMS = ("dcmotor", "thermal")
 LIMIT_SOLVER = {"solref_limit": [0.004, 1.0], "solimp_limit": [0.95, 0.99, 0.0005, 0.5, 2.0]}
+FRICTION_SOLVER = ([0.002, 1.0], [0.9999, 0.9999, 0.001, 0.5, 2.0])
+"""Time constant (the engine raises it to two steps) and impedance of dry friction in joints: as hard as the engine allows."""
 GROUND = "ground"
 
 
@@ -196,8 +198,12 @@ def _flex(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
     axes = {"x": [1, 0, 0], "y": [0, 1, 0], "z": [0, 0, 1]}
     for name in matching(param.of, [b.name for b in spec.bodies if b.name != "world"], "body"):
         body, axis = spec.body(name), param.options["axis"]
+        if body.joints and body.joints[0].type == mujoco.mjtJoint.mjJNT_FREE:
+            raise InputError(f"body '{name}' moves freely, so no link holds it that could bend: name another body")
+        if spec.joint(flex_name(name)) is not None:
+            continue  # another Param owns it, which is refused with both names later
         if axis == "joint":
-            if not body.joints or body.joints[0].type == mujoco.mjtJoint.mjJNT_FREE:
+            if not body.joints:
                 raise InputError(f"body '{name}' has no joint to take the axis of its compliance from: give axis='y'")
             axis = body.joints[0].axis
         elif axis in axes:
@@ -222,12 +228,21 @@ def _behind_joint(spec: mujoco.MjSpec, robot: Robot, param: Param, suffix: str, 
     """Add a second joint behind each matched one: the first then moves the motor, both together the link."""
     for name in matching(param.of, robot.joints, "joint"):
         first = spec.joint(name)
+        if spec.joint(name + suffix) is not None:
+            continue  # another Param owns it, which is refused with both names later
         if first.armature <= 0:
             raise InputError(f"joint '{name}' has no armature, so its motor side would weigh nothing: give it one")
         first.parent.simple = 0
         first.parent.add_joint(
             name=f"{name}{suffix}", type=first.type, axis=first.axis, pos=first.pos, armature=1e-5, **joint
         )
+
+
+def _stick(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
+    """Make dry friction hold: as the engine has it by default, a joint that friction should hold creeps away."""
+    for name in matching(param.of, robot.joints, "joint"):
+        joint = spec.joint(name)
+        joint.solref_friction, joint.solimp_friction = FRICTION_SOLVER
 
 
 def _play(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
@@ -267,6 +282,8 @@ EDITS = {
     "flex": _flex,
     "play": _play,
     "spring": _spring,
+    "stick": _stick,
+    "friction_law": _stick,
     "rotor": _rotor,
 }
 

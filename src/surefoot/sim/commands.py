@@ -68,14 +68,19 @@ class CommandLine:
         return out
 
     def spin_up(self, control: np.ndarray, lag: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Rotors: speed s follows the command with time constant `lag` (exactly over a substep); thrust goes as s²."""
+        """Rotors: speed s follows the command with time constant `lag`; thrust goes as s², here its mean over each substep.
+
+        s(t) = u + (s0 - u) x(t) with x = exp(-t / lag), so mean s² = u² + 2 u (s0 - u) mean x + (s0 - u)² mean x².
+        """
         out = np.array(control)
-        keep = np.where(lag[:, columns] > 0, np.exp(-self.dt / np.maximum(lag[:, columns], 1e-12)), 0.0)
+        steps = self.dt / np.maximum(lag[:, columns], 1e-9 * self.dt)
+        x, mean_x, mean_xx = np.exp(-steps), -np.expm1(-steps) / steps, -np.expm1(-2 * steps) / (2 * steps)
         s = self.spin[:, columns]
         for j in range(out.shape[1]):
             u = np.clip(out[:, j, columns], 0.0, 1.0)
-            s = u + (s - u) * keep
-            out[:, j, columns] = s * s
+            away = s - u
+            out[:, j, columns] = u * u + 2 * u * away * mean_x + away * away * mean_xx
+            s = u + away * x
         self.spin[:, columns] = s
         return out
 

@@ -61,7 +61,7 @@ class CpuEngine:
 
     def refresh_constants(self, ids: np.ndarray) -> None:
         """Compute anew what the engine derives from masses, lengths and reference positions; the state stays."""
-        self.batch.set_const(ids)
+        self.batch.set_const(np.sort(ids))
 
     @property
     def expanded(self) -> dict[str, np.ndarray]:
@@ -101,12 +101,12 @@ class CpuEngine:
 
     def clear(self, ids: np.ndarray) -> None:
         """Put worlds back to the model's zero state, without computing anything."""
-        self.batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
+        self.batch.reset(np.sort(ids), stage=mujoco.mjtStage.mjSTAGE_NONE.value)
         self.batch.warning[ids] = 0
 
     def forward(self, ids: np.ndarray) -> None:
         """Bring derived quantities up to the state."""
-        self.batch.forward(ids)
+        self.batch.forward(np.sort(ids))
 
     def advance(
         self, control: np.ndarray, ids: np.ndarray | None = None, record: Sequence[str] = ()

@@ -116,6 +116,8 @@ class Motors:
                     raise InputError(
                         f"'{name}' has no torque limit in its robot file, so none can be varied: give it one"
                     )
+                if kind == "voltage" and not np.isfinite(self.nominal["voltage"][i]):
+                    raise InputError(f"'{name}' has no supply voltage in its robot file, so none can be varied: give it one")
                 beside = {other for other, others in kinds.items() if i in others} - {"strength"}
                 if kind == "strength" and "torque_limit" in beside:
                     raise InputError("strength scales the torque limit: give strength or torque_limit, not both")

@@ -47,10 +47,12 @@ class Physics:
             engine.field("dof_frictionloss")
         if "ground_law" in built.features:
             engine.field("geom_friction")
-        nominal = {name: self.read_one(name)[0] for name in self.slots}
+        read = {name: self.read_one(name)[0] for name in self.slots}
+        nominal = {name: np.where(np.isfinite(v), v, params[name].high) for name, v in read.items()}  # no limit: the highest
         self.params = params.bind({name: s.elements for name, s in self.slots.items()}, nominal)
-        stated = {n: v for n, v in self.params.nominal_e(engine.worlds).items() if self.params[n].nominal is not None}
-        self.write(stated, engine.everyone)
+        other = [n for n, v in read.items() if params[n].nominal is not None or not np.isfinite(v).all()]
+        stated = self.params.nominal_e(engine.worlds)
+        self.write({name: stated[name] for name in other}, engine.everyone)
         if engine.expanded:
             engine.refresh_constants(engine.everyone)
 

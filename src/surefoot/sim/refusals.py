@@ -50,7 +50,7 @@ def _touches(built: Built, s: Slots) -> None:
 
 
 def _round(built: Built, s: Slots) -> None:
-    shapes = (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_CAPSULE)
+    shapes = (int(mujoco.mjtGeom.mjGEOM_SPHERE), int(mujoco.mjtGeom.mjGEOM_CAPSULE))
     for name, i in zip(s.names, s.ids, strict=True):
         if built.model.geom_type[i] not in shapes:
             raise InputError(f"geom '{name}' is neither a sphere nor a capsule, so it has no radius to vary: name one that is")

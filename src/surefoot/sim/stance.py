@@ -57,6 +57,6 @@ class Stance:
         """How far the feet reach below their centres [m], (rows, k), from frames (rows, k, 9) and sizes (rows, k, 3)."""
         up = mat.reshape(*mat.shape[:2], 3, 3)[..., 2, :]  # the world's z axis in the geom's frame
         shape = self.physics.built.model.geom_type[self.feet]
-        sphere, capsule = shape == mujoco.mjtGeom.mjGEOM_SPHERE, shape == mujoco.mjtGeom.mjGEOM_CAPSULE
+        sphere, capsule = (shape == int(t) for t in (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_CAPSULE))
         box = (np.abs(up) * size).sum(-1)
         return np.where(sphere, size[..., 0], np.where(capsule, size[..., 0] + np.abs(up[..., 2]) * size[..., 1], box))

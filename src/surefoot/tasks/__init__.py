@@ -1,0 +1,7 @@
+"""What to do: command, reward, termination as plain functions; one file a task."""
+
+from surefoot.tasks.task import Situation as Situation
+from surefoot.tasks.task import Task as Task
+from surefoot.tasks.velocity import Velocity as Velocity
+from surefoot.tasks.world import Outcome as Outcome
+from surefoot.tasks.world import World as World

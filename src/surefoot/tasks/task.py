@@ -1,0 +1,86 @@
+"""What every task has: a contract, starts, commands, rewards and ends. Plain functions of a Situation, in a visible order."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot.contract import Contract
+from surefoot.sim import Sim
+
+
+@dataclass(kw_only=True)
+class Situation:
+    """The true state of all worlds after a control step, as tensors over the engine's own memory, and what led to it."""
+
+    sim: Sim
+    q: Tensor  # (worlds, joints) [rad]
+    dq: Tensor  # (worlds, joints) [rad/s]
+    action: Tensor  # (worlds, actions) of this step, raw
+    last_action: Tensor  # (worlds, actions) of the step before
+    older_action: Tensor  # (worlds, actions) of the step before that
+    command: Tensor  # (worlds, commands)
+    time: Tensor  # (worlds,) [s] since the episode began
+    memory: dict[str, Tensor] = field(default_factory=dict)
+    """What the task itself remembers, a row per world; part of snapshots."""
+    truth: dict[str, Tensor] = field(default_factory=dict)
+    """What the task's `truth` found, once a step."""
+
+
+class Task(Protocol):
+    """What to do with a robot. A task is a frozen dataclass: its numbers are its fields."""
+
+    episode: float  # [s]
+    commands: tuple[str, ...]
+
+    def contract(self, sim: Sim) -> Contract:
+        """What the policy observes and what its action means."""
+        ...
+
+    def truth(self, s: Situation) -> dict[str, Tensor]:
+        """Quantities that rewards, ends and critic share, computed once a step."""
+        ...
+
+    def start(self, sim: Sim, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Initial qpos (k, nq) and qvel (k, nv) of the worlds `ids`."""
+        ...
+
+    def draw_commands(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Fresh commands, (count, len(commands))."""
+        ...
+
+    def remember(self, sim: Sim) -> dict[str, Tensor]:
+        """Fresh memory of all worlds."""
+        ...
+
+    def privileged(self, s: Situation) -> dict[str, np.ndarray]:
+        """Channels for the critic alone, (worlds, k) by name."""
+        ...
+
+    def rewards(self, s: Situation) -> dict[str, Tensor]:
+        """Weighted reward terms of this step, (worlds,) by name; their sum is the reward before `total`."""
+        ...
+
+    def total(self, terms: dict[str, Tensor], fallen: Tensor) -> Tensor:
+        """The reward from its terms, (worlds,)."""
+        ...
+
+    def fallen(self, s: Situation) -> Tensor:
+        """Worlds whose episode ends for real, (worlds,) bool."""
+        ...
+
+    def success(self, s: Situation, fallen: Tensor) -> Tensor:
+        """1.0 where the episode, ending now, counts as success, else 0.0; (worlds,)."""
+        ...
+
+
+def over(array: np.ndarray) -> Tensor:
+    """A tensor over the same memory, also of arrays that only the engine may write."""
+    if not array.flags.writeable:
+        array = array.view()
+        interface: dict[str, Any] = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        array = np.asarray(type("_Shared", (), {"__array_interface__": interface, "owner": array})())
+    return torch.from_numpy(array)

@@ -1,0 +1,191 @@
+"""Walk as commanded: forward, sideways and turning velocity, for quadrupeds and humanoids.
+
+    reward = max(0, Σ terms)  - 1 on a fall        (terms are scaled by the control period)
+
+The policy sees what the robot measures: gyro, gravity direction, joint angles and speeds, its last action, the command and a gait clock.
+The critic also sees e, the true velocities, the feet and their contacts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot.contract import Action, Contract, Group, Range, Term
+from surefoot.sim import Sim
+from surefoot.tasks.task import Situation, over
+
+PRIVILEGED = {
+    "true_velocity": ("vx", "vy", "vz", "wx", "wy", "wz"),
+    "height": ("z",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Velocity:
+    """Follow a velocity command on the ground."""
+
+    episode: float = 10.0  # [s]
+    forward: tuple[float, float] = (-1.0, 1.0)  # [m/s]
+    sideways: tuple[float, float] = (-0.5, 0.5)  # [m/s]
+    turning: tuple[float, float] = (-1.0, 1.0)  # [rad/s]
+    standing: float = 0.05
+    """Share of episodes with the command zero."""
+    period: float = 0.5
+    """Gait period [s]."""
+    swing: float = 0.08
+    """Height a foot is asked to reach in mid-swing [m]."""
+    scale: float = 0.3
+    """Change of the joint targets per unit of action [rad]."""
+    fall_height: float = 0.55
+    """Base height below which the robot counts as fallen, relative to its standing height."""
+    fall_tilt: float = 0.5
+    """Smallest upright component of the body axis (cosine of the tilt)."""
+    gait: tuple[float, ...] = (0.5, 0.0, 0.0, 0.5)
+    """Phase of each foot in the order of robot.feet: a trot for FR, FL, RR, RL; (0, 0.5) for two legs."""
+
+    commands: tuple[str, ...] = ("vx", "vy", "yaw_rate")
+
+    # ---------------------------------------------------------------- what is seen and done
+
+    def contract(self, sim: Sim) -> Contract:
+        """Observation groups `policy` and `critic`, and joint position targets around the default pose."""
+        robot = sim.robot
+        joints, feet = robot.joints, robot.feet
+        policy = (
+            Term(source="gyro", scale=0.25),
+            Term(source="gravity"),
+            Term(source="command", columns=self.commands),
+            Term(source="joint_pos", columns=joints, offset=tuple(-robot.pose[j] for j in joints)),
+            Term(source="joint_vel", columns=joints, scale=0.05),
+            Term(source="last_action", columns=joints),
+            Term(source="clock", columns=("sin", "cos")),
+        )
+        privileged = tuple(Term(source=name, columns=columns, unit="1") for name, columns in PRIVILEGED.items())
+        feet_terms = (
+            Term(source="foot_height", columns=feet, unit="m", scale=10.0),
+            Term(source="foot_contact", columns=feet, unit="1"),
+        ) + ((Term(source="e", columns=sim.params.names, unit="1"),) if len(sim.params) else ())
+        critic = Group(name="critic", terms=(*policy, *privileged, *feet_terms), privileged=True)
+        limits = {a.name: a for a in robot.actuators}
+        ranges = (("vx", self.forward, "m/s"), ("vy", self.sideways, "m/s"), ("yaw_rate", self.turning, "rad/s"))
+        return Contract(
+            robot=robot.name,
+            joints=joints,
+            control_dt=robot.control_dt,
+            timestep=robot.timestep,
+            groups=(Group(name="policy", terms=policy), critic),
+            action=Action(joints=joints, kind="joint_pos_target", scale=self.scale, offset=tuple(robot.pose[j] for j in joints), clip=(-10.0, 10.0)),
+            sensor_channels=("gyro", "gravity", "joint_pos", "joint_vel"),
+            pose=tuple(robot.pose[j] for j in joints),
+            kp=tuple(limits[j].kp for j in joints),
+            kd=tuple(limits[j].kd for j in joints),
+            torque_limit=tuple(limits[j].torque_limit or 0.0 for j in joints),
+            commands=tuple(Range(name=n, low=r[0], high=r[1], unit=u) for n, r, u in ranges),
+            clock_period=self.period,
+        )
+
+    def draw_commands(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Uniform in the ranges; some worlds are asked to stand."""
+        low, high = np.array([self.forward, self.sideways, self.turning]).T
+        command = rng.uniform(low, high, (count, 3))
+        command[rng.random(count) < self.standing] = 0.0
+        return command
+
+    def start(self, sim: Sim, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Near the default pose, any heading, slightly moving."""
+        k, base = len(ids), sim.sensors.base_q
+        assert base is not None
+        qpos = np.tile(sim.start_qpos, (k, 1))
+        qpos[:, sim.sensors.q] += rng.normal(0.0, 0.05, (k, len(sim.sensors.q)))
+        yaw = rng.uniform(-np.pi, np.pi, k)
+        qpos[:, base + 3], qpos[:, base + 6] = np.cos(yaw / 2), np.sin(yaw / 2)
+        qpos[:, base + 2] += 0.01
+        qvel = np.zeros((k, sim.model.nv))
+        qvel[:, :6] = rng.normal(0.0, 0.1, (k, 6))
+        return qpos, qvel
+
+    def remember(self, sim: Sim) -> dict[str, Tensor]:
+        """Ground contact of the feet in the step before, and how long each has been in the air."""
+        feet = len(sim.robot.feet)
+        return {"contact": torch.zeros(sim.worlds, feet, dtype=torch.bool), "air": torch.zeros(sim.worlds, feet)}
+
+    # ---------------------------------------------------------------- what is true
+
+    def truth(self, s: Situation) -> dict[str, Tensor]:
+        """Velocities in the body frame, tilt, and the feet, as float32 tensors."""
+        sim = s.sim
+        q, v = sim.sensors.base_q, sim.sensors.base_v
+        assert q is not None and v is not None
+        qpos, qvel = over(sim.engine.qpos)[:, q : q + 7].float(), over(sim.engine.qvel)[:, v : v + 6].float()
+        w, x, y, z = qpos[:, 3:].unbind(1)
+        up = torch.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], 1)  # world z in the body frame
+        forward = torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], 1)
+        left = torch.stack([2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)], 1)
+        vel = qvel[:, :3]
+        body = torch.stack([(vel * forward).sum(1), (vel * left).sum(1), vel[:, 2]], 1)
+        feet = over(sim.engine.derived("geom_xpos"))[:, self._feet(sim), 2].float()
+        radius = torch.from_numpy(sim.model.geom_size[self._feet(sim), 0]).float()
+        force = over(sim.engine.derived("sensordata"))[:, sim.sensors.forces].abs()
+        return {"velocity": body, "gyro": qvel[:, 3:], "up": up, "height": qpos[:, 2], "feet": feet - radius, "contact": force > 1.0}
+
+    @staticmethod
+    def _feet(sim: Sim) -> np.ndarray:
+        return np.array([sim.model.geom(name).id for name in sim.robot.feet])
+
+    def privileged(self, s: Situation) -> dict[str, np.ndarray]:
+        """What the critic sees beyond the sensors."""
+        t = s.truth
+        return {
+            "true_velocity": torch.cat([t["velocity"], t["gyro"]], 1).numpy(),
+            "height": t["height"][:, None].numpy(),
+            "foot_height": t["feet"].numpy(),
+            "foot_contact": t["contact"].float().numpy(),
+        }
+
+    # ---------------------------------------------------------------- what is good
+
+    def rewards(self, s: Situation) -> dict[str, Tensor]:
+        """Named, weighted terms of one step."""
+        t, dt = s.truth, s.sim.control_dt
+        moving = (s.command.abs().sum(1) > 1e-6).float()
+        linear = (t["velocity"][:, :2] - s.command[:, :2]).square().sum(1)
+        yaw = (t["gyro"][:, 2] - s.command[:, 2]).square()
+        phase = (s.time / self.period)[:, None] + torch.tensor(self.gait)
+        wave = torch.sin(2 * torch.pi * phase)
+        wanted = self.swing * wave.clamp(min=0.0) * moving[:, None]
+        feet = (t["feet"].clamp(min=0.0) - wanted).square().sum(1)
+        tau = over(s.sim.engine.derived("actuator_force")).float()
+        pose = s.q.float() - torch.tensor([s.sim.robot.pose[j] for j in s.sim.robot.joints])
+        hips = torch.tensor([("hip" in j and "pitch" not in j) or "yaw" in j or "roll" in j for j in s.sim.robot.joints]).float()
+        step, jerk = s.action - s.last_action, s.action - 2 * s.last_action + s.older_action
+        weighted = {
+            "track_velocity": 2.0 * torch.exp(-linear / 0.15),
+            "track_turning": 1.0 * torch.exp(-yaw / 0.2),
+            "gait": 1.5 * torch.exp(-feet / (2 * 0.04**2)),
+            "vertical": -1.0 * t["velocity"][:, 2].square(),
+            "roll_pitch": -0.03 * t["gyro"][:, :2].square().sum(1),
+            "tilt": -2.0 * t["up"][:, :2].square().sum(1),
+            "height": -10.0 * (t["height"] - 0.93 * s.sim.robot.height).square(),
+            "torque": -1e-4 * tau.square().sum(1),
+            "hips": -0.3 * (pose * hips).square().sum(1),
+            "pose": -0.03 * pose.square().sum(1),
+            "action_rate": -0.005 * step.square().sum(1),
+            "action_jerk": -0.002 * jerk.square().sum(1),
+        }
+        return {name: value * dt for name, value in weighted.items()}
+
+    def total(self, terms: dict[str, Tensor], fallen: Tensor) -> Tensor:
+        """Never negative while the robot stands, minus one when it falls: falling early is never a way out."""
+        total = torch.stack(list(terms.values())).sum(0).clamp(min=0.0)
+        return total - fallen.float()
+
+    def fallen(self, s: Situation) -> Tensor:
+        """The base is low or tilted."""
+        t = s.truth
+        return (t["height"] < self.fall_height * s.sim.robot.height) | (t["up"][:, 2] < self.fall_tilt)
+
+    def success(self, s: Situation, fallen: Tensor) -> Tensor:
+        """Survived to the end of the episode."""
+        return (~fallen).float()

@@ -1,0 +1,217 @@
+"""A task in a Sim: what a learner steps. Auto-resets ended worlds, draws their next e, and keeps the true final observation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot.contract import Builder, action
+from surefoot.params import E, Prior
+from surefoot.sim import Sim
+from surefoot.sim.replay import channel_columns
+from surefoot.tasks.task import Situation, Task, over
+
+POOL = 2048
+"""Draws of e made at once; drawing one world at a time would cost more than its physics."""
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What one step of all worlds gave."""
+
+    observations: dict[str, Tensor]
+    """Of the next state, after auto-reset where an episode ended; (worlds, n) by group."""
+    reward: Tensor
+    terminated: Tensor
+    """Real ends: nothing to come, (worlds,) bool."""
+    truncated: Tensor
+    """Time limits: bootstrap with the value of `final`, (worlds,) bool."""
+    final: dict[str, Tensor]
+    """Observations before auto-reset, (worlds, n) by group."""
+    ended: Tensor
+    """Worlds whose episode ended, (k,)."""
+    broken: Tensor
+    """Worlds that left the numbers in this step: not to be learned from, (worlds,) bool."""
+    terms: dict[str, Tensor]
+    success: Tensor
+    """Of the ended episodes, (k,)."""
+    e: E
+    """e of the ended episodes, rows as `ended`."""
+
+
+class World:
+    """`sim.worlds` copies of a task, each with its own e, drawn anew at every reset."""
+
+    def __init__(self, task: Task, sim: Sim, *, e: Prior | None = None, seed: int = 0):
+        self.task, self.sim, self.prior, self.seed = task, sim, e, seed
+        self.contract = task.contract(sim)
+        self.worlds, self.actions = sim.worlds, len(self.contract.action.joints)
+        self.widths = {group.name: group.size for group in self.contract.groups}
+        columns = {**channel_columns(sim), "e": sim.params.names}
+        known = {term.source for group in self.contract.groups for term in group.terms}
+        self.builder = Builder(
+            self.contract, worlds=sim.worlds, like=torch.empty(0), columns={k: v for k, v in columns.items() if k in known}
+        )
+        self._limit = round(task.episode / sim.control_dt)
+        self._rng = np.random.default_rng([seed, 0x5EED])
+        self._pool: E = {}
+        self._at = POOL
+        self._refills = 0
+        low, high = sim.params.low, sim.params.high
+        self._low, self._span = low, np.where(high > low, high - low, 1.0)
+        self._e_row = np.zeros((sim.worlds, sim.params.d), np.float32)
+        """e as the critic sees it: position within the bounds, -1 .. 1."""
+        self._zeros = {k: torch.zeros(sim.worlds, self.actions) for k in ("action", "last_action", "older_action")}
+        self.command = torch.zeros(sim.worlds, len(task.commands))
+        self.memory = task.remember(sim)
+        self.age = torch.zeros(sim.worlds, dtype=torch.int64)
+        self._states = {"q": over(sim.engine.qpos), "dq": over(sim.engine.qvel)}
+        self._q, self._dq = torch.from_numpy(sim.sensors.q), torch.from_numpy(sim.sensors.dq)
+
+    # ---------------------------------------------------------------- e
+
+    def _draw(self, count: int) -> E:
+        """The next `count` rows of e from the pool."""
+        if self.prior is None:
+            return {}
+        parts: list[E] = []
+        while count:
+            if self._at >= POOL:
+                self._pool = self.prior.sample(POOL, (self.seed << 20) + self._refills)
+                self._at, self._refills = 0, self._refills + 1
+            take = min(count, POOL - self._at)
+            parts.append({name: value[self._at : self._at + take] for name, value in self._pool.items()})
+            self._at, count = self._at + take, count - take
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def draw_from(self, prior: Prior) -> None:
+        """Draw e of later episodes from another prior."""
+        self.prior, self._at = prior, POOL
+
+    # ---------------------------------------------------------------- episodes
+
+    def _situation(self) -> Situation:
+        s = Situation(
+            sim=self.sim, q=self._states["q"][:, self._q], dq=self._states["dq"][:, self._dq], command=self.command, memory=self.memory,
+            time=self.age * self.sim.control_dt, **self._zeros,
+        )  # fmt: skip
+        s.truth = self.task.truth(s)
+        return s
+
+    def _begin(self, ids: np.ndarray) -> None:
+        """Start new episodes in the worlds `ids`: their e, state, command and memory."""
+        drawn = self._draw(len(ids))
+        if drawn:
+            self.sim.apply(drawn, ids)
+            self._e_row[ids] = 2 * (self.sim.params.flatten(drawn) - self._low) / self._span - 1
+        qpos, qvel = self.task.start(self.sim, ids, self._rng)
+        self.sim.reset(ids, qpos=qpos, qvel=qvel)
+        rows = torch.from_numpy(ids)
+        self.command[rows] = torch.from_numpy(self.task.draw_commands(len(ids), self._rng)).float()
+        for name, fresh in self.task.remember(self.sim).items():
+            self.memory[name][rows] = fresh[rows]
+        for tensor in self._zeros.values():
+            tensor[rows] = 0.0
+        self.age[rows] = 0
+
+    def reset(self) -> dict[str, Tensor]:
+        """Begin an episode in every world; ages are spread so that they do not all end together."""
+        everyone = self.sim.engine.everyone
+        self._begin(everyone)
+        if self.prior is None:
+            self._e_row[:] = 2 * (self.sim.params.flatten(self.sim.e) - self._low) / self._span - 1
+        self.age[:] = torch.from_numpy(self._rng.integers(0, self._limit, self.worlds))
+        self.builder.reset()
+        s = self._situation()
+        return self.builder.observe(self._readings(s), command=self.command)
+
+    def _readings(self, s: Situation) -> dict[str, Tensor]:
+        readings = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self.sim.sense().items()}
+        readings |= {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self.task.privileged(s).items()}
+        readings["e"] = torch.from_numpy(self._e_row)
+        return readings
+
+    def step(self, a: Tensor) -> Outcome:
+        """Act in every world; ended episodes begin anew and the observation before that is kept in `final`."""
+        a = a.detach()
+        s = self._act(a)
+        alive = torch.from_numpy(self.sim.alive.copy())
+        broken = ~alive
+        fallen = self.task.fallen(s) | broken
+        terms = self.task.rewards(s)
+        reward = self.task.total(terms, fallen)
+        self.age += 1
+        truncated = (self.age >= self._limit) & ~fallen
+        final = self.builder.observe(self._readings(s), last_action=self._zeros["action"], command=self.command)
+        for row in torch.nonzero(broken)[:, 0]:
+            reward[row] = 0.0
+            for group in final.values():
+                group[row] = 0.0
+        ended = torch.nonzero(fallen | truncated)[:, 0]
+        success = self.task.success(s, fallen)[ended]
+        observations, e = final, {}
+        if len(ended):
+            ids = ended.numpy()
+            e = self._applied(ids)
+            self._begin(ids)
+            observations = {name: group.clone() for name, group in final.items()}
+            fresh = self._situation()
+            rows = {name: value[ended] for name, value in self._readings(fresh).items()}
+            for name, group in self.builder.restart(ended, rows, self.command[ended]).items():
+                observations[name][ended] = group
+        return Outcome(
+            observations=observations, reward=reward, terminated=fallen, truncated=truncated, final=final, ended=ended, broken=broken,
+            terms=terms, success=success, e=e,
+        )  # fmt: skip
+
+    def _applied(self, ids: np.ndarray) -> E:
+        """e of the episodes that end in worlds `ids`, before the next one is drawn."""
+        if self.prior is None:
+            return {}
+        return self.sim.params.unflatten((self._e_row[ids].astype(float) + 1) / 2 * self._span + self._low)
+
+    def _act(self, a: Tensor) -> Situation:
+        z = self._zeros
+        z["older_action"], z["last_action"], z["action"] = z["last_action"], z["action"], a.clone()
+        self.sim.step(action(self.contract, a).numpy().astype(float))
+        return self._situation()
+
+    # ---------------------------------------------------------------- snapshots
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Everything that decides what happens next, as plain arrays."""
+        out = {f"sim/{k}": v for k, v in self.sim.snapshot().items()}
+        out |= {f"builder/{k}": np.array(v) for k, v in self.builder.snapshot().items()}
+        out |= {f"action/{k}": v.numpy().copy() for k, v in self._zeros.items()}
+        out |= {f"memory/{k}": v.numpy().copy() for k, v in self.memory.items()}
+        out |= {f"pool/{k}": v.copy() for k, v in self._pool.items()}
+        out |= {"command": self.command.numpy().copy(), "age": self.age.numpy().copy(), "e_row": self._e_row.copy()}
+        state: Any = self._rng.bit_generator.state["state"]
+        words = [int(state[k]) >> shift & 0xFFFFFFFFFFFFFFFF for k in ("state", "inc") for shift in (0, 64)]
+        out["rng"] = np.array(words, dtype=np.uint64)
+        out["counters"] = np.array([self._at, self._refills])
+        return out
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Go back to a snapshot of a like World, bit for bit."""
+        parts: dict[str, dict[str, np.ndarray]] = {}
+        for key, value in snapshot.items():
+            part, _, name = key.partition("/")
+            parts.setdefault(part, {})[name] = value
+        self.sim.restore(parts["sim"])
+        self.builder.restore({k: torch.from_numpy(np.array(v)) for k, v in parts["builder"].items()})
+        for name, value in parts["action"].items():
+            self._zeros[name] = torch.from_numpy(np.array(value))
+        for name, value in parts.get("memory", {}).items():
+            self.memory[name][:] = torch.from_numpy(np.array(value))
+        self._pool = {k: np.array(v) for k, v in parts.get("pool", {}).items()}
+        self.command[:] = torch.from_numpy(np.array(snapshot["command"]))
+        self.age[:] = torch.from_numpy(np.array(snapshot["age"]))
+        self._e_row[:] = snapshot["e_row"]
+        words = [int(w) for w in snapshot["rng"]]
+        inner = {"state": words[0] | words[1] << 64, "inc": words[2] | words[3] << 64}
+        self._rng.bit_generator.state = {"bit_generator": "PCG64", "state": inner, "has_uint32": 0, "uinteger": 0}
+        self._at, self._refills = (int(x) for x in snapshot["counters"])
