@@ -29,6 +29,7 @@ def robot(
     base: str | None = None,
     height: float = 0.0,
     joints: tuple[str, ...] = (),
+    feet: tuple[str, ...] = (),
     ground: bool = True,
     timestep: float = 0.001,
     control_dt: float | None = None,
@@ -45,7 +46,10 @@ def robot(
         "name": "small", "title": "small", "licence": "Apache-2.0", "model": "model.xml", "base": base, "height": height,
         "ground": ground, "timestep": timestep, "control_dt": control_dt or timestep,
     }  # fmt: skip
-    lines = [f"{k} = {_toml(v)}" for k, v in head.items() if v is not None] + [f"joints = {list(joints)}"]
+    lines = [f"{k} = {_toml(v)}" for k, v in head.items() if v is not None] + [
+        f"joints = {list(joints)}",
+        f"feet = {list(feet)}",
+    ]
     (folder / "robot.toml").write_text("\n".join(lines) + f"\n[options]\n{options}\n{more}\n")
     return load(folder)
 

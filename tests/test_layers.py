@@ -23,8 +23,8 @@ SIDE_BY_SIDE = {5}
 
 
 def package_of(path: Path) -> str:
-    part = path.relative_to(SOURCE).parts[0]
-    return part.removesuffix(".py")
+    part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    return "cli" if part.startswith("cli_") else part
 
 
 def imports_of(path: Path):
@@ -48,7 +48,8 @@ def imports_of(path: Path):
             continue
         for name in names:
             if name.count("."):
-                yield name.split(".")[1], node.lineno
+                other = name.split(".")[1]
+                yield "cli" if other.startswith("cli_") else other, node.lineno
 
 
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

@@ -100,6 +100,7 @@ def test_bench_tables_of_servos_are_trials(data_dir):
             assert 0.3 < slope < 0.7
 
 
+@pytest.mark.slow
 def test_so101_motions_are_50_hz_from_two_files(data_dir):
     logs = logs_in(data_dir, "so101_sage")
     for log in logs:
@@ -318,6 +319,7 @@ def test_paired_success_rates_are_a_table_of_trials(data_dir):
     assert rate.values[row].tolist() == [0.907, 0.787]
 
 
+@pytest.mark.slow
 def test_the_whole_folder_reads_and_every_log_keeps_its_source(data_dir):
     folders = [path for path in sorted(data_dir.iterdir()) if path.is_dir()]
     mappings = set()

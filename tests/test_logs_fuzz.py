@@ -30,8 +30,9 @@ def truth():
     return Log(
         channels=(
             Channel(name="joint_pos", unit="rad", t=t, values=rng.normal(size=(40, 3)), columns=("a", "b", "c")),
-            Channel(name="joint_pos_target", unit="rad", t=t[::4], values=rng.normal(size=(10, 3)), columns=("a", "b", "c"), role="u"),
-            Channel(name="accel", unit="m/s^2", t=t + 1e-3, values=rng.normal(size=(40, 1)), columns=("x",), clock="imu"),
+            Channel(name="joint_pos_target", unit="rad", t=t[::4], values=rng.normal(size=(10, 3)),
+                    columns=("a", "b", "c"), role="u"),
+            Channel(name="accel", unit="m/s^2", t=t + 1e-3, values=rng.normal(size=40), columns=("x",), clock="imu"),
         ),
         robot="arm", meta={"kp": 20.0},
     )  # fmt: skip
@@ -137,8 +138,8 @@ def other_number(data, rng):
     if not found:
         return data
     match = found[int(rng.integers(len(found)))]
-    words = [b"nan", b"NaN", b"inf", b"-Infinity", b"1e999", b"1e300", b"x", b"", b"1_0", b"null", b"true", b"[1, 2]", b'"1"',
-             b"0x10", b"1,5", b"9" * 5000, "٣".encode(), b"-", b"1e", b"--1"]  # fmt: skip
+    words = [b"nan", b"NaN", b"inf", b"-Infinity", b"1e999", b"1e300", b"x", b"", b"1_0", b"null", b"true",
+             b"[1, 2]", b'"1"', b"0x10", b"1,5", b"9" * 5000, "٣".encode(), b"-", b"1e", b"--1"]  # fmt: skip
     return data[: match.start()] + words[int(rng.integers(len(words)))] + data[match.end() :]
 
 
@@ -257,7 +258,13 @@ def seed(kind, folder):
         mapping.write_text(HEAD.format("") + BODY.format('"q"'))
         file = io.BytesIO()
         scipy.io.savemat(file, {"t": T, "q": Q, "kp": 3.0, "note": "text"}, do_compression=kind == "mat packed")
-        return "x.mat", file.getvalue(), mapping, BINARY, mapped_as_written if kind == "mat packed" else stands_in_the_file
+        return (
+            "x.mat",
+            file.getvalue(),
+            mapping,
+            BINARY,
+            mapped_as_written if kind == "mat packed" else stands_in_the_file,
+        )
     if kind == "npy":
         mapping.write_text(HEAD.format("").replace('column = "t"', "rate = 50.0") + BODY.format('"values"'))
         file = io.BytesIO()
@@ -338,16 +345,18 @@ def fuzz(kind, folder, count):
         path.write_bytes(mutated)
         try:
             with bounded():
-                logs = read_logs(path, mapping=mapping)
+                logs, sentence = read_logs(path, mapping=mapping), ""
         except InputError as error:
-            assert "\n" not in str(error), f"mutation {k}: {error}"
-            assert "MemoryError" not in str(error), f"mutation {k}: {error}"
             refused += 1
-            continue
+            sentence = str(error)
         except (Exception, Late) as error:
             raise AssertionError(
                 f"{kind}, mutation {k} ({mutate.__name__}): {type(error).__name__}: {error}"
             ) from error
+        assert "\n" not in sentence, f"{kind}, mutation {k}: {sentence}"
+        assert "MemoryError" not in sentence, f"{kind}, mutation {k}: {sentence}"
+        if sentence:
+            continue
         for log in logs:
             check_invariants(log)
         if mutated != content:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def bench(folder, mapping=MAPPING):
 def test_columns_become_channels_in_si(tmp_path):
     path, mapping = bench(tmp_path)
     log = read_log(path, mapping)
-    np.testing.assert_allclose(log["joint_pos"].values, Q + [0.1, 0.2], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(log["joint_pos"].values, Q + np.array([0.1, 0.2]), rtol=0, atol=1e-12)
     np.testing.assert_allclose(log["joint_pos_target"].column("shoulder"), Q[:, 0], atol=1e-12)
     np.testing.assert_allclose(log["joint_pos_target"].column("elbow"), np.pi / 2)
     np.testing.assert_allclose(log["joint_pos"].t, T, atol=1e-12)
@@ -224,7 +225,8 @@ def test_json_records_lists_pairs_and_tables(tmp_path):
 )
 def test_a_fault_in_json_is_one_sentence(tmp_path, content, words):
     (tmp_path / "a.json").write_text(content)
-    body = '[layout]\nrecords = "rows"\n[time]\ncolumn = "t"\n[[channels]]\nname = "q"\nunit = "1"\nfrom = "a"\ncolumns = ["a"]\n'
+    body = '[layout]\nrecords = "rows"\n[time]\ncolumn = "t"\n'
+    body += '[[channels]]\nname = "q"\nunit = "1"\nfrom = "a"\ncolumns = ["a"]\n'
     with pytest.raises(InputError, match=words):
         read_log(tmp_path / "a.json", write_mapping(tmp_path, '{d = "*.json"}', body))
 
@@ -302,7 +304,8 @@ def test_mcap_of_another_program_reads_through_a_mapping(tmp_path):
 
 def test_bundled_mappings_are_all_valid_and_name_their_source():
     for name, mapping in bundled().items():
-        assert mapping.title and mapping.source, name
+        assert mapping.title, name
+        assert mapping.source, name
         assert mapping.channels, name
     with pytest.raises(InputError, match="did you mean 'emps'"):
         read_log(__file__, "empss")
@@ -327,3 +330,23 @@ def test_a_mapping_that_is_not_there_is_named(tmp_path):
         read_log(path, tmp_path / "nothing.toml")
     with pytest.raises(InputError, match="cannot read mapping"):
         load_mapping(tmp_path)
+
+
+def test_the_worked_example_of_the_documentation_works(tmp_path):
+    text = (Path(__file__).parents[1] / "docs" / "logs.md").read_text()
+    example = text.split("### A worked example")[1].split("### All keys")[0]
+    lines = [line[4:] for line in example.split("\n") if line.startswith("    ")]
+    start = lines.index('title = "Two-joint arm on the bench"')
+    (tmp_path / "run_07.csv").write_text("\n".join(lines[:start]) + "\n")
+    (tmp_path / "arm.toml").write_text("\n".join(lines[start:]) + "\n")
+    log = read_log(tmp_path / "run_07.csv", tmp_path / "arm.toml")
+    np.testing.assert_allclose(log["joint_pos"].values[0], [0, 512 * 2 * np.pi / 4096])
+    np.testing.assert_allclose(log["joint_pos_target"].values[1], np.radians([2, 45]))
+    np.testing.assert_allclose(log["current"].values[:, 1], [-6 * 3.36e-3, -8 * 3.36e-3])
+    assert log.timing()["joint_pos"].rate == pytest.approx(200)
+    assert (log.meta["kp"], log.meta["operator"], log.meta["run"]) == (20.0, "Ada", "run_07")
+
+
+def test_the_documentation_lists_every_bundled_mapping():
+    text = (Path(__file__).parents[1] / "docs" / "logs.md").read_text()
+    assert [name for name in bundled() if f"`{name}`" not in text] == []

@@ -118,7 +118,15 @@ NEIGHBOURS = [
     ("strength", "kp", "kd", "coulomb", "armature", "damping"),
     ("torque_constant", "resistance", "voltage", "kp", "kd", "strength"),
     ("speed_limit", "voltage_sag", "torque_limit", "cogging", "thermal"),
-    ("coulomb", "stribeck", "load_friction", "motor_friction", "external_friction", "quadratic_friction", "load_stribeck"),
+    (
+        "coulomb",
+        "stribeck",
+        "load_friction",
+        "motor_friction",
+        "external_friction",
+        "quadratic_friction",
+        "load_stribeck",
+    ),
     ("gravity", "slope", "floor_vibration"),
     ("gravity", "slope", "roughness"),
     ("slope", "gravity"),
@@ -162,7 +170,9 @@ def round_trip(sim: sf.Sim) -> None:
     assert_read_back(sim, e)
     assert sim.alive.all()
 
-    before = {k: np.array(v) for k, v in (("qpos", sim.engine.qpos), ("qvel", sim.engine.qvel), ("act", sim.engine.act))}
+    before = {
+        k: np.array(v) for k, v in (("qpos", sim.engine.qpos), ("qvel", sim.engine.qvel), ("act", sim.engine.act))
+    }
     ids = np.array([5, 0, 3])
     some = drawn(sim, rng, len(ids))
     some = {n: v for n, v in some.items() if sim.params[n].about.per == "world"}

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
-from small_robots import BALL, BLOCK, robot
 
 import surefoot as sf
+from small_robots import BALL, BLOCK, robot
 
 G = 9.81
 ELLIPTIC = 'cone = "elliptic"\nimpratio = 100.0\nintegrator = "implicitfast"'
@@ -20,8 +20,8 @@ ELLIPTIC = 'cone = "elliptic"\nimpratio = 100.0\nintegrator = "implicitfast"'
 
 @pytest.fixture
 def block(tmp_path):
-    """3 kg on a base of 0.4 m, friction 0.6, on a ground of friction 1."""
-    return robot(tmp_path, BLOCK, base="block", height=0.02, timestep=0.002, control_dt=0.02, options=ELLIPTIC)
+    """3 kg that do not tip, friction 0.6, on a ground of friction 1."""
+    return robot(tmp_path, BLOCK, base="block", height=0.02, timestep=0.001, control_dt=0.02, options=ELLIPTIC)
 
 
 @pytest.fixture
@@ -45,41 +45,52 @@ def velocity(*values: float) -> np.ndarray:
     return np.array([*values, *[0.0] * (6 - len(values))])
 
 
-def sliding(sim: sf.Sim, *, axis: int = 0, settle: float = 0.3, over: float = 0.5) -> np.ndarray:
-    """Mean acceleration along an axis (worlds,) [m/s²] after the block has settled."""
-    v = run(sim, settle + over)[:, :, axis]
+def sliding(sim: sf.Sim, pull: np.ndarray, *, axis: int = 0, settle: float = 0.3, over: float = 0.5) -> np.ndarray:
+    """Measured friction coefficient (worlds,): tangential over normal impulse of the ground, under the pull (worlds, 3) [m/s²].
+
+    A block that slides rides up and down its soft contact, so its mean acceleration alone would tell the coefficient badly.
+    """
+    v = run(sim, settle + over)
     k = round(settle / sim.control_dt)
-    return (v[-1] - v[k]) / over
+    ground = (v[-1] - v[k])[:, :3] - pull * over
+    return np.abs(ground[:, axis]) / ground[:, 2]
+
+
+def downhill(angle: np.ndarray, axis: int = 0) -> np.ndarray:
+    """Gravity (worlds, 3) [m/s²] over ground that rises along an axis."""
+    g = np.zeros((len(angle), 3))
+    g[:, axis], g[:, 2] = -G * np.sin(angle), -G * np.cos(angle)
+    return g
 
 
 # -------------------------------------------------------------------- friction
 
 
 @pytest.mark.parametrize("axis", ["x", "y"])
-def test_a_block_slips_just_above_atan_mu_and_not_below(block, axis):
-    mu = np.array([0.2, 0.5, 0.8, 1.3])
-    angle = np.arctan(mu)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_block_slips_just_above_atan_mu_and_not_below(block, axis, sign):
+    mu = np.tile([0.2, 0.5, 0.8, 1.3], 3)
+    tilt = sign * np.arctan(mu) * np.repeat([0.99, 1.01, 1.1], 4)
     params = sf.Params(friction=sf.friction("block", low=0.1, high=2.0), slope=sf.slope(low=-1.4, high=1.4, axis=axis))
-    column = "xy".index(axis)
-    for sign in (1, -1):
-        sim = sf.Sim(block, params, worlds=8)
-        tilt = sign * np.concatenate([0.99 * angle, 1.01 * angle])
-        sim.apply({"friction": np.tile(mu, 2), "slope": tilt})
-        sim.reset()
-        a = sliding(sim, axis=column)
-        expected = -sign * G * (np.sin(np.abs(tilt)) - np.tile(mu, 2) * np.cos(tilt))
-        np.testing.assert_allclose(a[:4], 0.0, atol=1e-3)
-        np.testing.assert_allclose(a[4:], expected[4:], rtol=0.05)
-        assert (np.abs(sim.engine.qvel[:4, column]) < 1e-3).all(), "below atan(μ) it holds"
+    sim, column = sf.Sim(block, params, worlds=12), "xy".index(axis)
+    sim.apply({"friction": mu, "slope": tilt})
+    sim.reset()
+    measured = sliding(sim, downhill(tilt, column), axis=column)
+    np.testing.assert_allclose(measured[4:], mu[4:], rtol=2e-3)
+    v = -sign * sim.engine.qvel[:, column]
+    assert (np.abs(v[:4]) < 2e-3).all(), "below atan(μ) it holds"
+    excess = G * (np.sin(np.abs(tilt)) - mu * np.cos(tilt))
+    assert (v[4:] > 0.4 * 0.8 * excess[4:]).all(), "above it slides away"
 
 
 def test_friction_of_the_block_decides_though_the_ground_has_its_own(block):
-    sim = sf.Sim(block, sf.Params(mu=sf.friction("block", low=0.1, high=2.0), wrench=sf.wrench(low=-99, high=99)), worlds=3)
+    params = sf.Params(mu=sf.friction("block", low=0.1, high=2.0), wrench=sf.wrench(low=-99, high=99))
+    sim = sf.Sim(block, params, worlds=3)
     mu = np.array([0.1, 0.6, 1.5])  # ground: 1.0
-    force = 1.2 * mu * 3 * G
-    sim.apply({"mu": mu, "wrench": np.stack([force, 0 * force, 0 * force], axis=1)})
+    pull = np.outer(1.2 * mu * G, [1, 0, 0])
+    sim.apply({"mu": mu, "wrench": 3 * pull})
     sim.reset()
-    np.testing.assert_allclose(sliding(sim), 0.2 * mu * G, rtol=0.01)
+    np.testing.assert_allclose(sliding(sim, pull - [0, 0, G]), mu, rtol=2e-3)
 
 
 def test_friction_of_the_ground_decides_for_all_that_touches_it(block):
@@ -87,7 +98,7 @@ def test_friction_of_the_ground_decides_for_all_that_touches_it(block):
     mu = np.array([0.1, 0.3, 0.5])  # the block's own: 0.6
     sim.apply({"mu": mu, "slope": 0.6})
     sim.reset()
-    np.testing.assert_allclose(sliding(sim), -G * (np.sin(0.6) - mu * np.cos(0.6)), rtol=0.01)
+    np.testing.assert_allclose(sliding(sim, downhill(np.full(3, 0.6))), mu, rtol=2e-3)
 
 
 def test_torsional_friction_stops_a_spinning_ball_in_time(ball):
@@ -98,11 +109,13 @@ def test_torsional_friction_stops_a_spinning_ball_in_time(ball):
     v = run(sim, 1.5, qpos=sim.engine.qpos.copy(), qvel=velocity(0, 0, 0, 0, 0, 6.0))[:, :, 5]
     t = np.arange(len(v)) * sim.control_dt
     expected = np.maximum(6.0 - np.outer(t, mu * 2 * G / 0.008), 0.0)
-    np.testing.assert_allclose(v, expected, atol=0.05)
+    np.testing.assert_allclose(v, expected, atol=0.1)  # the sudden spin shakes the contact at first
 
 
 def test_rolling_friction_slows_a_ball_at_the_right_rate(ball):
-    params = sf.Params(roll=sf.rolling_friction("ball", low=1e-5, high=0.1), mu=sf.friction("ball", low=0.5, high=1.0, nominal=0.8))
+    params = sf.Params(
+        roll=sf.rolling_friction("ball", low=1e-5, high=0.1), mu=sf.friction("ball", low=0.5, high=1.0, nominal=0.8)
+    )
     sim = sf.Sim(ball, params, worlds=3)
     mu = np.array([0.0005, 0.001, 0.003])
     sim.apply({"roll": mu})
@@ -124,19 +137,25 @@ def test_patches_have_their_own_friction(block):
     q[:, :2] = [[10, 10], [-10, 10], [-10, -10], [10, -10]]  # dark, light, dark, light
     sim.reset(qpos=q)
     mu = 0.4 * np.array([0.25, 1.0, 1.2, 1.0])
-    np.testing.assert_allclose(sliding(sim), -G * (np.sin(0.6) - mu * np.cos(0.6)), rtol=0.01)
+    np.testing.assert_allclose(sliding(sim, downhill(np.full(4, 0.6))), mu, rtol=2e-3)
     np.testing.assert_allclose(sim.e["mu"], 0.4, rtol=1e-12)
 
 
 def test_a_block_that_slides_onto_ice_goes_on(block):
-    params = sf.Params(patch=sf.patch_friction("block", low=0, high=1, size=1.0))
+    params = sf.Params(
+        mu=sf.friction("block", low=0.1, high=1.0), patch=sf.patch_friction("block", low=0, high=1, size=1.0)
+    )
     sim = sf.Sim(block, params)
-    sim.apply({"patch": 0.0})
-    q = np.array([-0.5, 0.5, 0.02, 1, 0, 0, 0])  # a light square; x > 0 is dark there
-    v = run(sim, 0.6, qpos=q, qvel=velocity(3.2))[:, 0, 0]
-    at_edge = np.sqrt(3.2**2 - 2 * 1.0 * G * 0.5)  # the pair's friction is the ground's 1.0
-    assert v[-1] == pytest.approx(at_edge, abs=0.05)
-    assert v[-1] == pytest.approx(v[-5], abs=1e-3)
+    sim.apply({"mu": 0.3, "patch": 0.0})
+    sim.reset(qpos=[-0.5, 0.5, 0.02, 1, 0, 0, 0], qvel=velocity(2.0))  # on a light square; x > 0 is dark there
+    x, v = [], []
+    for _ in range(30):
+        sim.step(np.zeros(0))
+        x.append(sim.engine.qpos[0, 0])
+        v.append(sim.engine.qvel[0, 0])
+    on_ice = np.array(v)[np.array(x) > 0.01]
+    assert on_ice[0] == pytest.approx(np.sqrt(2.0**2 - 2 * 0.3 * G * 0.5), rel=0.03)
+    np.testing.assert_allclose(on_ice, on_ice[0], atol=1e-4)
 
 
 def test_static_friction_holds_until_it_breaks_away(block):
@@ -147,13 +166,19 @@ def test_static_friction_holds_until_it_breaks_away(block):
     )  # fmt: skip
     sim = sf.Sim(block, params, worlds=5)
     share = np.array([0.9, 1.1, 1.48, 1.52, 1.7])  # of the sliding friction μ m g
-    sim.apply({"mu": mu, "static": static, "wrench": np.outer(share * mu * 3 * G, [1, 0, 0])})
+    pull = np.outer(share * mu * G, [1, 0, 0])
+    sim.apply({"mu": mu, "static": static, "wrench": 3 * pull})
     sim.reset()
-    np.testing.assert_allclose(sliding(sim), mu * G * np.where(share > static, share - 1, 0), atol=0.02)
-    v = run(sim, 0.5, qpos=sim.start_qpos, qvel=velocity(0.5))[:, :, 0]
-    assert v[-1, 0] < 0.02, "below the sliding friction it comes to rest"
-    expected = 0.5 + 0.5 * mu * G * (share - 1)
-    np.testing.assert_allclose(v[-1, 1:], expected[1:], atol=0.03)
+    measured = sliding(sim, pull - [0, 0, G])
+    np.testing.assert_allclose(measured, mu * np.where(share > static, 1.0, share), rtol=5e-3)
+    sim.reset(qpos=sim.start_qpos, qvel=velocity(1.0))
+    measured = sliding(sim, pull - [0, 0, G], settle=0.04, over=0.3)
+    np.testing.assert_allclose(
+        measured, mu, rtol=5e-3, err_msg="what slides has the sliding friction, also below the static one"
+    )
+    run(sim, 2.5)
+    assert sim.engine.qvel[0, 0] < 2e-3, "pulled by less than the sliding friction it comes to rest"
+    assert (sim.engine.qvel[1:, 0] > 1.0).all()
 
 
 # -------------------------------------------------------------------- spring and damper
@@ -164,14 +189,24 @@ def penetration(sim: sf.Sim) -> np.ndarray:
 
 
 def contact_ode(t: np.ndarray, v0: float, T: float, zeta: float, d: float = 0.95) -> np.ndarray:
-    """Height of a ball over its point of contact that touches the ground with speed v0, while in contact."""
+    """Depth of a ball that touches the ground with speed v0, NaN from where the contact would have to pull."""
     b, k = 2 / (d * T), d / (d * T * zeta) ** 2
-    x = solve_ivp(lambda _, x: [x[1], -(1 - d) * G - d * (b * x[1] + k * x[0])], (0, t[-1]), [0, -v0], t_eval=t, rtol=1e-9)
-    return x.y[0]
+    x, v = solve_ivp(
+        lambda _, x: [x[1], -(1 - d) * G - d * (b * x[1] + k * x[0])], (0, t[-1]), [0, -v0], t_eval=t, rtol=1e-9
+    ).y
+    return np.where(np.logical_and.accumulate(G - b * v - k * x > 0), -x, np.nan)
 
 
 def test_softness_and_damping_give_the_motion_of_a_spring_and_damper(tmp_path):
-    fine = robot(tmp_path, BALL, base="ball", height=0.1, timestep=2e-5, control_dt=2e-4, options=ELLIPTIC)
+    fine = robot(
+        tmp_path,
+        BALL.replace("<geom", '<geom priority="1"'),
+        base="ball",
+        height=0.1,
+        timestep=2e-5,
+        control_dt=2e-4,
+        options=ELLIPTIC,
+    )
     params = sf.Params(soft=sf.softness("ball", low=0.001, high=0.2), damp=sf.contact_damping("ball", low=0.1, high=3))
     sim = sf.Sim(fine, params, worlds=5)
     T, zeta = np.array([0.01, 0.02, 0.05, 0.02, 0.02]), np.array([1.0, 1.0, 1.0, 0.4, 1.6])
@@ -183,10 +218,10 @@ def test_softness_and_damping_give_the_motion_of_a_spring_and_damper(tmp_path):
         depth.append(penetration(sim))
     t = np.arange(101) * sim.control_dt
     for w in range(5):
-        x = contact_ode(t, 0.5, T[w], zeta[w])
-        inside = np.arange(101) <= (np.flatnonzero(x > -1e-9)[1:2].tolist() + [100])[0]
-        inside &= np.maximum.accumulate(np.gradient(x, t) > 0.2) == 0  # a spring that only pushes lets go before it would pull
-        np.testing.assert_allclose(np.array(depth)[inside, w], -x[inside], atol=2e-5, err_msg=f"world {w}")
+        expected = contact_ode(t, 0.5, T[w], zeta[w])
+        inside = np.isfinite(expected)
+        assert inside.sum() > 50
+        np.testing.assert_allclose(np.array(depth)[inside, w], expected[inside], atol=2e-5, err_msg=f"world {w}")
 
 
 def test_a_ball_at_rest_sinks_as_deep_as_softness_says(ball):
@@ -196,10 +231,9 @@ def test_a_ball_at_rest_sinks_as_deep_as_softness_says(ball):
     sim.apply({"soft": T, "damp": zeta})
     sim.reset()
     run(sim, 3.0)
-    d = 0.5 * (0.95 + 0.9)  # the ground's impedance is 0.9 to 0.95 over a millimetre; equal shares
-    at = [brentq(lambda r, w=w: balance(r, T[w], zeta[w], (0.925, 0.95, 0.001)), 1e-9, 1.0) for w in range(4)]
-    assert d == 0.925
-    np.testing.assert_allclose(penetration(sim), at, rtol=1e-3)
+    mixed = (0.925, 0.95, 0.001)  # half of the ball's impedance 0.95 and half of the ground's, 0.9 to 0.95
+    expected = [brentq(balance, 1e-9, 1.0, args=(T[w], zeta[w], mixed)) for w in range(4)]
+    np.testing.assert_allclose(penetration(sim), expected, rtol=1e-3)
 
 
 def balance(r: float, T: float, zeta: float, solimp: tuple[float, float, float]) -> float:
@@ -249,7 +283,9 @@ def test_bounce_does_not_gain_energy_at_a_coarse_time_step(tmp_path):
 # -------------------------------------------------------------------- what declaring a Param does
 
 
-@pytest.mark.parametrize("kind", ["friction", "softness", "contact_damping", "bounce", "patch_friction", "static_friction"])
+@pytest.mark.parametrize(
+    "kind", ["friction", "softness", "contact_damping", "bounce", "patch_friction", "static_friction"]
+)
 def test_declaring_a_contact_param_changes_nothing(ball, kind):
     """The ball's friction and impedance differ from the ground's: what held between them must go on to hold."""
     motions = []

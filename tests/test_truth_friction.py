@@ -37,7 +37,7 @@ KINDS = (
 )  # fmt: skip
 
 
-def integrate(e, u, q, period, steps, dt=1e-4):
+def integrate(e, u, q, period, steps, dt=5e-4):
     """Positions (steps, worlds) of the pendulum under the command u(t), held over each period."""
     worlds = max(np.size(v) for v in e.values())
     k = {kind: np.broadcast_to(np.asarray(e.get(kind, 0.0), float), (worlds,)) for kind in KINDS}
@@ -92,7 +92,7 @@ ALONE = {
 def test_each_friction_alone_follows_the_budget_equations(tmp_path, kind):
     gap, effect = difference(tmp_path, {kind: np.array(ALONE[kind])})
     assert effect > 0.1
-    assert gap < 0.01 * effect + 2e-3
+    assert gap < 3e-3
 
 
 MODELS = {
@@ -112,7 +112,7 @@ def test_bam_models_follow_the_budget_equations(tmp_path, model):
     e = {kind: np.array([0.0, 0.5 * value, value]) for kind, value in MODELS[model].items()}
     gap, effect = difference(tmp_path, e)
     assert effect > 0.1
-    assert gap < 0.01 * effect + 2e-3
+    assert gap < 3e-3
 
 
 def test_coulomb_friction_stops_a_wheel_in_the_right_time(tmp_path):
@@ -126,7 +126,8 @@ def test_coulomb_friction_stops_a_wheel_in_the_right_time(tmp_path):
         speed.append(sim.truth()["joint_vel"][:, 0])
     t = np.arange(1, 221)[:, None] * 0.005
     exact = np.maximum(2.0 - friction / WHEEL_INERTIA * t, 0.0)
-    assert np.abs(np.array(speed) - exact).max() < 1e-6
+    assert (np.abs(np.array(speed) - exact) < 1.01 * friction / WHEEL_INERTIA * 0.0005).all()  # one substep
+    assert np.abs(speed[-1]).max() < 1e-9
     travelled = 2.0**2 / 2 / (friction / WHEEL_INERTIA)
     assert sim.truth()["joint_pos"][:, 0] == pytest.approx(travelled, rel=2e-3)
 
@@ -157,3 +158,32 @@ def test_load_friction_acts_from_the_first_substep(tmp_path):
     sim.reset(qpos=np.array([0.5]))
     sim.step(np.zeros(1))
     assert sim.truth()["joint_vel"][0, 0] == pytest.approx(0.0, abs=1e-4)
+
+
+def test_load_friction_feels_the_load_of_a_contact(tmp_path):
+    wall = '<geom name="wall" type="box" size="0.1 0.1 0.1" pos="0.15 0 -0.3"/>'
+    ball = '<joint name="arm" axis="0 1 0"/><geom name="tip" size="0.05" pos="0 0 -0.3" mass="0"/>'
+    bodies = PENDULUM.replace('<joint name="arm" axis="0 1 0"/>', ball) + wall
+    robot = rig(tmp_path, bodies, motor=MOTOR, gravity=0.0)
+    sim = Sim(robot, Params(load_friction=P["load_friction"](low=0, high=1)), worlds=2, noise=False)
+    sim.apply({"load_friction": np.array([0.05, 0.2])})
+    sim.reset()
+    for _ in range(200):
+        sim.step(np.array([-2.0]))  # the arm leans on the wall, which pushes back as hard
+    assert np.abs(sim.truth()["joint_vel"]).max() < 1e-3
+    budget_now = sim.engine.field("dof_frictionloss")[:, 0]
+    assert budget_now == pytest.approx([0.05 * 4.0, 0.2 * 4.0], rel=0.15)  # |motor - wall|, but for what friction carries
+
+
+def test_stribeck_terms_of_base_and_load_have_their_own_speeds(tmp_path):
+    params = {
+        "stribeck": P["stribeck"](low=0, high=1, speed=0.1, shape=1.0),
+        "load_stribeck": P["load_stribeck"](low=0, high=1, speed=1.0, shape=2.0),
+    }
+    sim = made(tmp_path, PENDULUM, worlds=2, **params)
+    sim.apply({"stribeck": np.array([0.2, 0.0]), "load_stribeck": np.array([0.0, 0.2])})
+    sim.reset(qpos=np.array([0.5]), qvel=np.array([0.3]))
+    sim.advance(np.zeros((2, 1, 1)))
+    load = WEIGHT * np.sin(0.5)
+    exact = [0.2 * np.exp(-3.0), 0.2 * load * np.exp(-0.09)]
+    assert sim.engine.field("dof_frictionloss")[:, 0] == pytest.approx(exact, rel=1e-6)

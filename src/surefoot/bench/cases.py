@@ -1,7 +1,8 @@
 """A bench works case by case; an interrupted one goes on where it stopped.
 
-A finished case is kept in the cache folder under a hash of everything it depends on: bench, case, options, this package's files,
-machine and versions. When the whole bench has finished its cases are forgotten, so that the next run measures anew.
+A finished case is kept in the cache folder under a hash of everything it depends on: bench, case, options, this
+package's files, machine and versions. When the whole bench has finished its cases are forgotten, so that the next run
+measures anew.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""One Param of every kind with bounds that make sense on Go2 (rotors: on Crazyflie), to measure and check them all by."""
+"""One Param of every kind, with bounds that make sense on Go2 (rotors: on Crazyflie), to measure them all by."""
 
 from typing import Any
 
@@ -21,25 +21,31 @@ _EXAMPLES: dict[str, tuple[Any, ...]] = {
     "voltage_sag": (None, 0.0, 0.3), "armature": (JOINTS, 0.003, 0.03), "damping": (JOINTS, 0.05, 2.5),
     "coulomb": (JOINTS, 0.05, 1.0), "stribeck": (JOINTS, 0.0, 0.5), "load_friction": (JOINTS, 0.0, 0.2),
     "load_stribeck": (JOINTS, 0.0, 0.1), "motor_friction": (JOINTS, 0.0, 0.1), "external_friction": (JOINTS, 0.0, 0.1),
-    "quadratic_friction": (JOINTS, 0.0, 0.02), "backlash": (JOINTS, 0.001, 0.02), "spring_stiffness": (JOINTS, 50.0, 500.0),
+    "quadratic_friction": (JOINTS, 0.0, 0.02), "backlash": (JOINTS, 0.001, 0.02),
+    "spring_stiffness": (JOINTS, 50.0, 500.0),
     "rotor_lag": (".*", 0.02, 0.12), "command_delay": (None, 0.0, 0.03), "command_jitter": (None, 0.0, 0.01),
     "rate_limit": (JOINTS, 2.0, 20.0), "encoder_bias": (JOINTS, -0.03, 0.03), "encoder_noise": (JOINTS, 0.0, 0.003),
-    "encoder_quantum": (JOINTS, 0.0, 0.002), "velocity_noise": (JOINTS, 0.0, 0.1), "velocity_differencing": (None, 0.0, 1.0),
+    "encoder_quantum": (JOINTS, 0.0, 0.002), "velocity_noise": (JOINTS, 0.0, 0.1),
+    "velocity_differencing": (None, 0.0, 1.0),
     "gyro_noise": (None, 1e-4, 2e-3), "gyro_bias": (None, -0.02, 0.02), "gyro_walk": (None, 0.0, 1e-3),
     "gyro_scale": (None, -0.02, 0.02), "gyro_misalignment": (None, -0.02, 0.02), "accel_noise": (None, 1e-3, 1e-2),
     "accel_bias": (None, -0.2, 0.2), "accel_walk": (None, 0.0, 1e-3), "accel_scale": (None, -0.02, 0.02),
     "accel_misalignment": (None, -0.02, 0.02), "imu_mounting": (None, -0.05, 0.05), "sensor_delay": (".*", 0.0, 0.02),
     "sensor_jitter": (".*", 0.0, 0.01), "sensor_dropout": (".*", 0.0, 0.2), "sensor_period": (".*", 0.0, 0.05),
     "force_noise": (None, 0.0, 5.0), "force_drift": (None, -0.5, 0.5), "temperature": (None, -10.0, 50.0),
-    "gravity": (None, 9.78, 9.83), "slope": (None, -0.2, 0.2), "roughness": (None, 0.0, 0.04), "step_height": (None, 0.0, 0.06),
+    "gravity": (None, 9.78, 9.83), "slope": (None, -0.2, 0.2), "roughness": (None, 0.0, 0.04),
+    "step_height": (None, 0.0, 0.06),
     "push": (None, 0.0, 1.0), "wrench": (None, -10.0, 10.0), "moment": (None, -2.0, 2.0), "wind": (None, -5.0, 5.0),
-    "drag": (None, 0.0, 0.2), "cable_drag": (None, 0.0, 5.0), "torque_noise": (None, 0.0, 0.2), "gust": (None, 0.0, 3.0),
+    "drag": (None, 0.0, 0.2), "cable_drag": (None, 0.0, 5.0), "torque_noise": (None, 0.0, 0.2),
+    "gust": (None, 0.0, 3.0),
     "floor_vibration": (None, 0.0, 2.0), "timestep": (None, 0.0025, 0.005), "integrator": (None, 0.0, 3.0),
-    "solver": (None, 1.0, 2.0), "iterations": (None, 2.0, 100.0), "cone": (None, 0.0, 1.0), "impratio": (None, 1.0, 10.0),
+    "solver": (None, 1.0, 2.0), "iterations": (None, 2.0, 100.0), "cone": (None, 0.0, 1.0),
+    "impratio": (None, 1.0, 10.0),
 }  # fmt: skip
 """Kind -> (of, low, high)."""
 _CHOICES = {
-    "velocity_differencing": (0.0, 1.0), "roughness": (0.0, 0.02, 0.04), "step_height": (0.0, 0.03, 0.06), "timestep": (0.0025, 0.005),
+    "velocity_differencing": (0.0, 1.0), "roughness": (0.0, 0.02, 0.04), "step_height": (0.0, 0.03, 0.06),
+    "timestep": (0.0025, 0.005),
     "integrator": (0.0, 3.0), "solver": (1.0, 2.0), "iterations": (2.0, 100.0), "cone": (0.0, 1.0),
 }  # fmt: skip
 _BESIDE = {"voltage_sag": ("voltage",), "force_drift": ("temperature",), "temperature": ("force_drift",)}

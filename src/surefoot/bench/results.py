@@ -29,7 +29,10 @@ def write_results(results: Iterable[Result], root: Path | None = None) -> str:
         data = {**result.to_dict(), "quick": result.quick}
         write_text(folder / "results" / f"{result.bench}.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     kept = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((folder / "results").glob("*.json"))]
-    write_text(folder / FILE, "\n".join(["# Results", "", "Written by `surefoot bench all --write`; not by hand.", "", *map(_section, kept)]))
+    write_text(
+        folder / FILE,
+        "\n".join(["# Results", "", "Written by `surefoot bench all --write`; not by hand.", "", *map(_section, kept)]),
+    )
     return f"{folder.name}/{FILE}"
 
 

@@ -1,4 +1,4 @@
-"""`surefoot bench sim`: how fast Sim is beside a bare batch loop, and whether e acts, reads back and repeats bit for bit."""
+"""`surefoot bench sim`: Sim's speed beside a bare batch loop; whether e acts, reads back, and repeats bit for bit."""
 
 import dataclasses
 import os
@@ -28,8 +28,8 @@ class Sizes:
     """How much is measured."""
 
     worlds: int = 256
-    rounds: int = 15
-    control_steps: int = 25
+    rounds: int = 30
+    control_steps: int = 15
     kinds: tuple[str, ...] = ()
     kind_rounds: int = 7
     scaling_worlds: tuple[int, ...] = (16, 64, 256, 1024, 4096)
@@ -44,7 +44,7 @@ def sizes(quick: bool) -> Sizes:
         return Sizes(kinds=tuple(structural_kinds()), robots=tuple(available()))
     needs = {KINDS[kind].structural: kind for kind in reversed(structural_kinds())}
     return Sizes(
-        rounds=7, kinds=tuple(sorted(needs.values())), kind_rounds=3, scaling_worlds=(16, 256, 1024), candidates=128,
+        rounds=12, kinds=tuple(sorted(needs.values())), kind_rounds=3, scaling_worlds=(16, 256, 1024), candidates=128,
         robots=QUICK_ROBOTS,
     )  # fmt: skip
 
@@ -84,7 +84,7 @@ def draw(sim: Sim) -> None:
 
 
 def speed(size: Sizes) -> list[Mark]:
-    """Go2 with its default Params, sensors and delays beside the same model, and beside plain Go2, stepped by the engine alone."""
+    """Go2 with its default Params, sensors and delays, beside the same model and plain Go2 in a bare loop."""
     robot = load("go2")
     sim = loaded_sim(robot, worlds=size.worlds)
     plain = build(dataclasses.replace(robot, sensors=()), Params()).model
@@ -105,7 +105,9 @@ def speed(size: Sizes) -> list[Mark]:
     ]  # fmt: skip
     for name, words in {"sim": "Sim", "bare": "bare loop, same model", "plain": "bare loop, plain Go2"}.items():
         found = figure(rates[name])
-        marks.append(Mark(name=f"{words}: speed", value=found.median, unit="steps/s", reference=f"{about}; {found.spread}"))
+        marks.append(
+            Mark(name=f"{words}: speed", value=found.median, unit="steps/s", reference=f"{about}; {found.spread}")
+        )
     return marks
 
 
@@ -122,7 +124,11 @@ def costs(size: Sizes) -> list[Mark]:
         loops = {"with": sim_loop(sim, u), "without": sim_loop(without, u)}
         found = ratio(take_turns(loops, rounds=size.kind_rounds, control_steps=steps), "with", "without")
         marks.append(
-            Mark(name=f"with / without {kind}", value=found.median, reference=f"structural: {KINDS[kind].structural}; {found.spread}")
+            Mark(
+                name=f"with / without {kind}",
+                value=found.median,
+                reference=f"structural: {KINDS[kind].structural}; {found.spread}",
+            )
         )
     return marks
 
@@ -170,7 +176,7 @@ def replay_speed(size: Sizes) -> list[Mark]:
 
 
 def read_back() -> list[Mark]:
-    """Worst error of e decoded from the engine's fields, relative to the larger bound; every kind, and every robot's own Params."""
+    """Worst relative error of e decoded from the engine's fields: of every kind, and of every robot's own Params."""
     worst, where = 0.0, ""
     sets = [(kind, example_robot(kind), example_params(kind)) for kind in KINDS]
     sets += [(name, load(name), load(name).params) for name in available()]
@@ -222,8 +228,22 @@ def same_bits(threads: tuple[int, ...], *, worlds: int = 32, steps: int = 40) ->
     about = f"Go2, {worlds} worlds, {steps} control steps, noise and pushes on"
     counts = ", ".join(map(str, threads))
     return [
-        Mark(name=f"bits that differ over {counts} threads", value=over_threads, unit="bit", op="==", mark=0, reference=about),
-        Mark(name="bits that differ after save and restore", value=over_restore, unit="bit", op="==", mark=0, reference=about),
+        Mark(
+            name=f"bits that differ over {counts} threads",
+            value=over_threads,
+            unit="bit",
+            op="==",
+            mark=0,
+            reference=about,
+        ),
+        Mark(
+            name="bits that differ after save and restore",
+            value=over_restore,
+            unit="bit",
+            op="==",
+            mark=0,
+            reference=about,
+        ),
     ]
 
 
@@ -238,7 +258,12 @@ def params_check(robots: tuple[str, ...]) -> list[Mark]:
     about = f"{count} Params of {', '.join(robots)}" + (f"; inert: {', '.join(inert)}" if inert else "")
     return [
         Mark(name="inert Params", value=len(inert), unit="Params", op="==", mark=0, reference=about),
-        Mark(name="params check, all these robots", value=round(seconds, 2), unit="s", reference="each Param from low to high alone"),
+        Mark(
+            name="params check, all these robots",
+            value=round(seconds, 2),
+            unit="s",
+            reference="each Param from low to high alone",
+        ),
     ]
 
 
@@ -258,7 +283,7 @@ def go2_reference() -> list[Mark]:
 
 
 def contact_free_gap(robot: Robot, file: Path, *, seconds: float = 2.0) -> float:
-    """Largest difference of a joint angle [rad] between our model and `file`, falling freely while sines drive the joints."""
+    """Largest difference of a joint angle [rad] between our model and `file`: free fall, sines of torque."""
     models = [robot.spec().compile(), mujoco.MjModel.from_xml_path(str(file))]
     datas = [mujoco.MjData(model) for model in models]
     for model, data in zip(models, datas, strict=True):

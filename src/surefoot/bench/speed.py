@@ -1,4 +1,4 @@
-"""Speeds that can be compared: loops that take turns in one run, so that another program's load falls on all of them alike."""
+"""Speeds that can be compared: loops take turns in one run, so that another program's load falls on all alike."""
 
 import gc
 import time
@@ -37,8 +37,13 @@ class Figure:
         return f"median of {self.rounds} rounds, quartiles {self.low:.3g}..{self.high:.3g}"
 
 
-def take_turns(loops: Mapping[str, Loop], *, rounds: int, control_steps: int | Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Physics steps/s of each loop in each round, (rounds,); all start anew every round, the order rotates, and a first round is discarded."""
+def take_turns(
+    loops: Mapping[str, Loop], *, rounds: int, control_steps: int | Mapping[str, int]
+) -> dict[str, np.ndarray]:
+    """Physics steps/s of each loop in each round, (rounds,).
+
+    All start anew every round, the order rotates, and a first round is discarded.
+    """
     out: dict[str, list[float]] = {name: [] for name in loops}
     names = list(loops)
     gc.collect()
@@ -65,7 +70,7 @@ def ratio(rates: Mapping[str, np.ndarray], a: str, b: str) -> Figure:
 
 
 def commands(sim: Sim, steps: int, *, seed: int = 0) -> np.ndarray:
-    """Commands (steps, worlds, nu) of robots that stand and shift their weight: slow sines about the default pose, none alike."""
+    """Commands (steps, worlds, nu) of robots that stand and shift their weight: slow sines, none alike."""
     rng = np.random.default_rng(seed)
     t = np.arange(steps)[:, None, None] * sim.control_dt
     shape = (sim.worlds, sim.model.nu)
@@ -84,7 +89,7 @@ def sim_loop(sim: Sim, u: np.ndarray) -> Loop:
 
 
 def bare_loop(model: mujoco.MjModel, sim: Sim, u: np.ndarray) -> Loop:
-    """The engine alone: one model for all worlds, the commands written, the substeps stepped; from the start state of `sim`."""
+    """The engine alone, from the start state of `sim`: one model for all worlds, commands written, substeps stepped."""
     batch = Batch(model, sim.worlds, sim.engine.threads)
     qpos, ctrl, start = batch.bind("qpos"), batch.bind("ctrl"), sim.start_qpos
 

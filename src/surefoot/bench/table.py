@@ -1,6 +1,7 @@
 """The one language of all benchmarks: marks, their table, their JSON, and on what machine they were measured.
 
-    {"bench", "marks": [{"name", "value", "unit", "op", "mark", "goal", "reference", "holds"}], "machine", "versions", "seed", "seconds"}
+{"bench", "marks": [{"name", "value", "unit", "op", "mark", "goal", "reference", "holds"}],
+ "machine", "versions", "seed", "seconds"}
 """
 
 import importlib.metadata
@@ -42,8 +43,8 @@ class Mark:
     def to_dict(self) -> dict[str, Any]:
         """Plain data with exactly the keys of the language."""
         return {
-            "name": self.name, "value": self.value, "unit": self.unit, "op": self.op, "mark": self.mark, "goal": self.goal,
-            "reference": self.reference, "holds": self.holds,
+            "name": self.name, "value": self.value, "unit": self.unit, "op": self.op, "mark": self.mark,
+            "goal": self.goal, "reference": self.reference, "holds": self.holds,
         }  # fmt: skip
 
     @classmethod
@@ -131,7 +132,11 @@ def aligned(rows: Sequence[Sequence[str]], *, gap: str = "  ") -> str:
 
 def machine() -> dict[str, Any]:
     """What was measured on: processor, cores, memory, system; no host name and no path."""
-    facts: dict[str, Any] = {"cpu": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
+    facts: dict[str, Any] = {
+        "cpu": _processor(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         facts["memory_gib"] = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)
     return facts
@@ -142,7 +147,10 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or "unknown"
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor() or "unknown")
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.processor() or "unknown",
+    )
 
 
 def versions() -> dict[str, str]:

@@ -64,7 +64,7 @@ def info_table(about: dict[str, Any], *, most: int = 20) -> list[tuple[str, ...]
         for c in log["channels"]:
             unit = c["unit"] if len(c["unit"]) <= 14 else c["unit"][:11] + "..."
             regular = ("", "", "", "") if trials else (
-                f"{c['rate']:.4g} Hz", f"{1e3 * c['jitter']:.3g} ms", str(c["gap_count"]), str(c["dropped"]),
+                f"{c['rate']:.4g} Hz", f"{round(1e3 * c['jitter'], 6):.3g} ms", str(c["gap_count"]), str(c["dropped"]),
             )  # fmt: skip
             span = "" if trials else f"{c['duration']:.3f} s"
             rows.append((c["name"], c["role"], unit, str(len(c["columns"])), str(c["samples"]), *regular, span))

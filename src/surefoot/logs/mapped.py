@@ -142,7 +142,7 @@ def _si(table: np.ndarray, rule: ChannelRule) -> tuple[np.ndarray, str]:
     """Values in SI, (T, k), and their unit."""
     values = _signed(table, rule) if rule.bits else table
     if rule.scale != (1.0,) or rule.offset != (0.0,):
-        values = table * np.array(rule.scale) + np.array(rule.offset)
+        values = values * np.array(rule.scale) + np.array(rule.offset)
     units = rule.unit if len(rule.unit) > 1 else rule.unit * len(rule.columns)
     values = np.stack([to_si(values[:, k], unit) for k, unit in enumerate(units)], axis=1)
     return values, ", ".join(conversion(unit)[0] for unit in units)

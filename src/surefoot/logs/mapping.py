@@ -1,5 +1,6 @@
 """A mapping: the TOML file that says what is what in someone else's log file (format: docs/logs.md)."""
 
+import functools
 import re
 import tomllib
 from collections.abc import Iterable
@@ -107,7 +108,12 @@ class FileMapping:
 
 def bundled() -> dict[str, FileMapping]:
     """The mappings that come with surefoot, by name."""
-    return {path.stem: load_mapping(path) for path in sorted(FOLDER.glob("*.toml"))}
+    return dict(_loaded(FOLDER))
+
+
+@functools.cache
+def _loaded(folder: Path) -> dict[str, FileMapping]:
+    return {path.stem: load_mapping(path) for path in sorted(folder.glob("*.toml"))}
 
 
 def find_mapping(mapping: str | Path) -> FileMapping:

@@ -80,7 +80,7 @@ def read_logs(
     joints = tuple(joints) if joints is not None else None
     if path.is_dir() and not _whole_folder(path):
         logs = _folder(path, mapping)
-    elif path.exists():
+    elif path.exists() or not glob.has_magic(str(where)):
         logs = _read(path, mapping, None)
     else:
         found = [Path(name) for name in sorted(glob.glob(str(where), recursive=True))]

@@ -170,7 +170,7 @@ def _joint_channels(name: str, topic: Topic, *, alone: bool) -> list[Channel]:
     for number, (_, rows) in enumerate(groups.items()):
         joints = topic.rows[rows[0]].get("name", ())
         for key, (channel, unit) in JOINT_FIELDS.items():
-            there = [i for i in rows if np.shape(topic.rows[i].get(key)) == (len(joints),) and joints]
+            there = [i for i in rows if joints and np.shape(topic.rows[i].get(key, 0.0)) == (len(joints),)]
             if not there:
                 continue
             values = []

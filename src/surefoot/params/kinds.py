@@ -597,7 +597,9 @@ _numeric(
     "opt.timestep",
     hard=(1e-6, 1.0),
 )
-_numeric("integrator", "1", "0 Euler, 1 RK4, 2 implicit, 3 implicitfast.", "opt.integrator", hard=(0.0, 3.0), whole=True)
+_numeric(
+    "integrator", "1", "0 Euler, 1 RK4, 2 implicit, 3 implicitfast.", "opt.integrator", hard=(0.0, 3.0), whole=True
+)
 _numeric("solver", "1", "0 PGS, 1 CG, 2 Newton.", "opt.solver", hard=(0.0, 2.0), whole=True)
 _numeric("iterations", "1", "Most iterations of the constraint solver.", "opt.iterations", hard=(1.0, INF), whole=True)
 _numeric("cone", "1", "Friction cone: 0 pyramidal, 1 elliptic.", "opt.cone", hard=(0.0, 1.0), whole=True)

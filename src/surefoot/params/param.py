@@ -79,7 +79,9 @@ class Param:
     def _check_whole(self) -> None:
         first, last = math.ceil(self.low), math.floor(self.high)
         if self.choices is None and last - first >= MOST_CHOICES:
-            raise InputError(f"{self.kind}: {self.low:g}..{self.high:g} holds more than {MOST_CHOICES} numbers: give choices")
+            raise InputError(
+                f"{self.kind}: {self.low:g}..{self.high:g} holds more than {MOST_CHOICES} numbers: give choices"
+            )
         choices = self.choices if self.choices is not None else tuple(float(c) for c in range(first, last + 1))
         if not choices or any(c != round(c) for c in choices):
             raise InputError(f"{self.kind} takes whole numbers: got {self.choices or f'{self.low:g}..{self.high:g}'}")

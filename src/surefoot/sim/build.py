@@ -100,7 +100,9 @@ def build(robot: Robot, params: Params, *, collisions: str = "few") -> Built:
 
 def _scenery(spec: mujoco.MjSpec) -> str:
     """Light, sky and a checkered floor, for pictures; returns the floor's material."""
-    spec.worldbody.add_light(pos=[0, 0, 4], dir=[0.05, 0.1, -1], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, diffuse=[0.5, 0.5, 0.5])
+    spec.worldbody.add_light(
+        pos=[0, 0, 4], dir=[0.05, 0.1, -1], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, diffuse=[0.5, 0.5, 0.5]
+    )
     sky, checker = mujoco.mjtTexture.mjTEXTURE_SKYBOX, mujoco.mjtTexture.mjTEXTURE_2D
     spec.add_texture(
         name="sky",
@@ -180,11 +182,15 @@ def _payload(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
     name = payload_name(bodies[0])
     size, mass = param.options["size"], param.options.get("mass", param.low)
     existing = spec.body(name)
-    body = existing if existing is not None else spec.body(bodies[0]).add_body(name=name, pos=[0.0, 0.0, 0.1])
+    body = (
+        existing
+        if existing is not None
+        else spec.body(bodies[0]).add_body(name=name, pos=[0.0, 0.0, 0.1], ipos=[0, 0, 0])
+    )
     if "place" in param.options:
         body.pos = param.options["place"]
     if existing is None or param.kind == "payload_mass":
-        body.mass, body.inertia, body.explicitinertial = max(mass, 1e-6), [max(mass, 1e-6) * size**2 / 6] * 3, True
+        body.mass, body.inertia, body.explicitinertial = mass, [mass * size**2 / 6] * 3, True
     spec.body(bodies[0]).simple = 0
     body.simple = 0
 
@@ -301,7 +307,9 @@ def _add_actuators(spec: mujoco.MjSpec, robot: Robot, params: Params) -> tuple[s
     joints = [a.name for a in robot.actuators]
     for name, param in params.items():
         if param.about.structural == "sag_law":
-            wound |= {a.name: wound.get(a.name, {}) for a in robot.actuators if a.model == "pd" and a.voltage is not None}
+            wound |= {
+                a.name: wound.get(a.name, {}) for a in robot.actuators if a.model == "pd" and a.voltage is not None
+            }
         if param.about.structural in MOTOR_PARAMS:
             try:
                 for joint in matching(param.of, joints, "actuated joint"):

@@ -40,12 +40,17 @@ class Bus:
 
     def write(self, control: np.ndarray) -> None:
         """Solve for the bus voltage under `control` (worlds, nu) and write it as the motors' bound."""
-        p = self.physics
-        supply = p.tables["voltage"][:, self.columns]
-        V = np.maximum(supply - self.drop(control, supply)[:, None], LOWEST)
-        field, column = p.motors.slots["voltage"]
-        p.engine.field(field)[:, self.ids[self.pd], column] = V[:, self.pd]
-        p.engine.field("actuator_ctrlrange")[:, self.ids[~self.pd]] = np.stack([-V, V], -1)[:, ~self.pd]
+        supply = self.physics.tables["voltage"][:, self.columns]
+        self._bound(self.physics.engine.everyone, np.maximum(supply - self.drop(control, supply)[:, None], LOWEST))
+
+    def rest(self, ids: np.ndarray) -> None:
+        """The supply's own voltage in worlds `ids`, as if no current flowed."""
+        self._bound(ids, self.physics.tables["voltage"][np.ix_(ids, self.columns)])
+
+    def _bound(self, ids: np.ndarray, V: np.ndarray) -> None:
+        engine, (field, column) = self.physics.engine, self.physics.motors.slots["voltage"]
+        engine.field(field)[np.ix_(ids, self.ids[self.pd], [column])] = V[:, self.pd, None]
+        engine.field("actuator_ctrlrange")[np.ix_(ids, self.ids[~self.pd])] = np.stack([-V, V], -1)[:, ~self.pd]
 
     def drop(self, control: np.ndarray, supply: np.ndarray) -> np.ndarray:
         """Voltage drop D (worlds,) [V] with D = R_source Σ |i(supply - D)|.
@@ -69,8 +74,9 @@ class Bus:
             i = np.clip(i, -most, most)
             slope = np.where(bound, np.sign(asked) * np.sign(i) / hot, 0.0).sum(1)  # of Σ|i| over V
             step = (D - source * np.abs(i).sum(1)) / np.maximum(1 + source * slope, 1e-3)
-            D = np.clip(D - step, 0.0, supply.min(1) - LOWEST)
-            if np.abs(step).max() < 1e-12:
+            going = ~(np.abs(step) < 1e-12)  # a world's voltage does not depend on how long others take
+            D = np.where(going, np.clip(D - step, 0.0, supply.min(1) - LOWEST), D)
+            if not going.any():
                 break
         return D
 

@@ -3,10 +3,11 @@
     change(channel, window) = rms over window of  y(t; e, p = high) - y(t; e, p = low)
     floor(channel, window)  = the same between worlds that differ by 1e-9 in their initial state alone
 
-Params that are the size of something random (noise, jitter, drop-outs, pushes, gusts) have no effect on a noise-free motion. They act alone, with
-every other noise silenced, in many worlds; there the change is that of the spread over worlds, and the floor is how much
-that spread varies with the seed. A Param whose change does not stand out from the floor in any channel at any time, neither beside the
-nominal e nor beside a drawn one, is inert, which is a defect of the robot file, of the Param or of the simulator.
+Params that are the size of something random (noise, jitter, drop-outs, pushes, gusts) have no effect on a noise-free
+motion. They act alone, with every other noise silenced, in many worlds; there the change is that of the spread over
+worlds, and the floor is how much that spread varies with the seed. A Param whose change does not stand out from the
+floor in any channel at any time, neither beside the nominal e nor beside a drawn one, is inert, which is a defect of
+the robot file, of the Param or of the simulator.
 """
 
 import dataclasses
@@ -22,8 +23,8 @@ from surefoot.sim.sim import Sim
 from surefoot.sim.terrain import FLAT_RADIUS
 
 RANDOM = frozenset({
-    "encoder_noise", "velocity_noise", "gyro_noise", "gyro_walk", "accel_noise", "accel_walk", "force_noise", "sensor_jitter",
-    "sensor_dropout", "command_jitter", "push", "gust", "torque_noise",
+    "encoder_noise", "velocity_noise", "gyro_noise", "gyro_walk", "accel_noise", "accel_walk", "force_noise",
+    "sensor_jitter", "sensor_dropout", "command_jitter", "push", "gust", "torque_noise",
 })  # fmt: skip
 """Kinds whose value is the size of something random; zero silences each of them."""
 
@@ -40,8 +41,9 @@ WINDOWS = 8
 CROWD, SEEDS = 128, 3
 """Worlds and seeds in which a random Param is judged."""
 STANDS_OUT = 10.0
-"""How many times its floor a change must be; a spread, whose low and high share their draws, need only exceed 2 floors."""
+"""How many times its floor a change must be."""
 SPREAD_STANDS_OUT = 2.0
+"""The same for a spread: low and high share their draws, so that without an effect the change is zero."""
 
 Motion = dict[str, np.ndarray]
 """Channel -> (worlds, steps, columns)."""
@@ -103,8 +105,8 @@ def check_params(
 def drive(sim: Sim, twins: Sequence[int] = ()) -> tuple[Motion, np.ndarray]:
     """Excite every world alike under its present e; returns the motion and, per world, the steps before it diverged.
 
-    Sines at first, then square waves that saturate the motors; a free base is dropped, turned and shoved besides. The worlds `twins` start
-    from a state that differs by `NUDGE`.
+    Sines at first, then square waves that saturate the motors; a free base is dropped, turned and shoved besides. The
+    worlds `twins` start from a state that differs by `NUDGE`.
     """
     steps = min(MOST_STEPS, max(60, round(DURATION / sim.control_dt)))
     sim.steps = 0
@@ -127,7 +129,7 @@ def drive(sim: Sim, twins: Sequence[int] = ()) -> tuple[Motion, np.ndarray]:
 
 
 def _start(sim: Sim) -> tuple[np.ndarray, np.ndarray]:
-    """Initial state: the default pose; a free base a hand's breadth up, off the flat middle of a terrain, turning a little."""
+    """Initial state: the default pose; a free base a hand's breadth up, off a terrain's flat middle, turning."""
     q, v = np.tile(sim.start_qpos, (sim.worlds, 1)), np.zeros((sim.worlds, sim.model.nv))
     if sim.sensors.base_q is not None and sim.sensors.base_v is not None:
         at = sim.sensors.base_q
@@ -141,7 +143,7 @@ def _start(sim: Sim) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _commands(sim: Sim, steps: int) -> np.ndarray:
-    """Commands (steps, nu): two sines a motor, none alike; from the middle on also square waves beyond the motors' limits."""
+    """Commands (steps, nu): two sines a motor, none alike; later also square waves beyond the motors' limits."""
     nu = len(sim.robot.actuators)
     t = np.linspace(0.0, 1.0, steps, endpoint=False)[:, None]  # fraction of the motion
     phase = np.linspace(0.0, 2 * np.pi, nu, endpoint=False) + 0.4
@@ -186,8 +188,12 @@ def _middle(sim: Sim) -> np.ndarray:
 
 
 def _backgrounds(params: Params) -> list[E]:
-    """The e beside which a Param is moved: the nominal one and a drawn one (some Params only act together)."""
-    return [params.nominal_e(1), params.prior().sample(1, 0)]
+    """The e beside which a Param is moved: the nominal one and a drawn one (some Params only act together).
+
+    A nominal value without end (no rate limit) stands at its high bound.
+    """
+    nominal = {n: np.where(np.isfinite(v), v, params[n].high) for n, v in params.nominal_e(1).items()}
+    return [nominal, params.prior().sample(1, 0)]
 
 
 def _bounds(param: Param) -> tuple[float, float]:
@@ -250,7 +256,9 @@ def _rms(motion: Motion, pairs: list[tuple[int, int]], steps: int) -> np.ndarray
 
 def _standing_out(change: np.ndarray, floor: np.ndarray, motion: Motion) -> tuple[float, float, str]:
     """Change, floor and channel where the change (channels, windows) stands out most from the floor."""
-    scale = np.array([np.nanmedian(np.abs(y)) if y.size else 0.0 for y in motion.values()])  # a diverged world does not move it
+    scale = np.array(
+        [np.nanmedian(np.abs(y)) if y.size else 0.0 for y in motion.values()]
+    )  # a diverged world does not move it
     floor = np.maximum(floor, ROUNDING * (1e-6 + scale[:, None]))
     c, w = np.unravel_index(np.argmax(change / floor), change.shape)
     return float(change[c, w]), float(floor[c, w]), list(motion)[int(c)]

@@ -118,11 +118,13 @@ class CpuEngine:
         n = control.shape[1]
         key = n if ids is None else -n
         out = self._buffers.get(key, {}) if ids is None else {}
+        for name in record:
+            if name not in out:
+                out[name] = np.zeros((len(control), n, *self.batch.bind(name).shape[1:]))
         try:
             out = self.batch.rollout(n, control, record=record, ids=ids, out=out)
         except SimulationError as error:
             self.batch.warning[error.ids, BAD[0], 1] += 1
-            out = {name: np.zeros((len(control), n, *np.shape(self.derived(name))[1:])) for name in record}
         if ids is None:
             self._buffers[key] = out  # type: ignore[assignment]
         return out  # type: ignore[return-value]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def load_failure(path: str | Path) -> Failure:
                 world=int(data["world"]), step=int(data["step"]), robot=str(data["robot"]), robot_hash=str(data["robot_hash"]),
                 e=e, state=data["state"], control=data["control"], file=str(path),
             )  # fmt: skip
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
         raise InputError(f"'{path}' is not the file of a failed world: {error}") from None
 
 
@@ -63,13 +64,16 @@ def describe(sim: "Sim", world: int, state: np.ndarray, control: np.ndarray) -> 
 
 
 def rerun(sim: "Sim", found: Failure) -> bool:
-    """Run a failed step again in world 0 of a like Sim; True if it leaves the numbers again."""
+    """Run a failed step again in world 0 of a like Sim, laws included; True if it leaves the numbers again."""
     if found.state.shape != sim.engine.state[0].shape:
         raise InputError(f"the failed world is of '{found.robot}' with other Params: make the Sim it came from")
     sim.apply({name: np.broadcast_to(value, (1, *value.shape)) for name, value in found.e.items()}, ids=[0])
     sim.engine.clear(np.array([0]))
     sim.engine.state[0] = found.state
-    sim.engine.advance(found.control[None], np.array([0]))
+    sim.engine.forward(np.array([0]))
+    others, sim.alive = sim.alive, np.arange(sim.worlds) == 0
+    sim.advance(np.broadcast_to(found.control, (sim.worlds, *found.control.shape)))
+    sim.alive = others
     return 0 in sim.engine.failed()
 
 

@@ -1,7 +1,8 @@
 """Physics the engine has no field for, written into its fields before every substep.
 
     friction   F = Kc + (Ks + Ksl |τ_m - τ_e|) exp(-|v/vs|^a) + Kl |τ_m - τ_e| + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² [opposed]
-               a budget the engine clips against the torque that would stop the joint (BAM M1..M6, after Duclusaud et al. 2025)
+               a budget the engine clips against the torque that would stop the joint (BAM M1..M6, after Duclusaud et al. 2025);
+               τ_m, τ_e: torques of the motor and of gravity, motion and contacts on the joint in the substep before
     sag        V = V0 - R_source Σ |i|                                     V bounds the motors' drive voltage (bus.py)
     ground     μ of a geom: × patch on the dark squares of the floor, × static while it slides slower than `speed`
     vibration  in the floor's own frame gravity is g + a sin(2π f t)
@@ -14,6 +15,8 @@ import numpy as np
 from surefoot.sim.bus import Bus
 from surefoot.sim.physics import Physics, gravity_vector
 
+STILL = 0.01
+"""[rad/s] Joints slower than this may be held by dry friction."""
 LAWS = ("friction_law", "sag_law", "ground_law", "vibration_law")
 
 
@@ -26,9 +29,8 @@ class Laws:
         self.names = [name for name in LAWS if name in features]
         self.dofs = physics.joint_dofs
         if "friction_law" in self.names:
-            driven = {a.name: i for i, a in enumerate(physics.built.robot.actuators)}
-            self.motor_of = np.array([driven.get(j, -1) for j in physics.built.robot.joints])
-            physics.engine.watch("qfrc_actuator", "qfrc_bias")
+            self.knees = {kind: self._knee(kind) for kind in ("stribeck", "load_stribeck")}
+            physics.engine.watch("qfrc_actuator", "qfrc_bias", "qfrc_constraint", "nf", "nefc")
         if "sag_law" in self.names:
             self.bus = Bus(physics)
         if "ground_law" in self.names:
@@ -47,34 +49,60 @@ class Laws:
                 out[np.isin(self.geoms, slots.ids)] = slots.param.options[option]
         return out
 
+    def _knee(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """Speed [rad/s] and shape of a Stribeck term for each joint, (joints,) each."""
+        speed, shape = np.ones((2, len(self.dofs)))
+        for slots in self.physics.slots.values():
+            if slots.param.kind == kind:
+                speed[slots.ids], shape[slots.ids] = slots.param.options["speed"], slots.param.options["shape"]
+        return speed, shape
+
     def __bool__(self) -> bool:
         return bool(self.names)
 
     def clear(self, ids: np.ndarray) -> None:
-        """After a reset: no memory of where the feet were."""
+        """After a reset: fields as they are at rest and at time zero, no memory of the episode before."""
+        field, t = self.physics.engine.field, self.physics.tables
+        if "friction_law" in self.names:
+            field("dof_frictionloss")[np.ix_(ids, self.dofs)] = t["coulomb"][ids]
+        if "sag_law" in self.names:
+            self.bus.rest(ids)
         if "ground_law" in self.names:
             self.last_pos[ids] = np.nan
+            t["friction_scale"][np.ix_(ids, self.geoms)] = 1.0
+            field("geom_friction")[np.ix_(ids, self.geoms, [0])] = t["friction_base"][np.ix_(ids, self.geoms)][..., None]
+        if "vibration_law" in self.names:
+            field("opt.gravity")[ids] = gravity_vector(t["gravity"][ids], t["slope"][ids])
 
     def act(self, dt: float, control: np.ndarray) -> None:
         """Write what the laws ask for into the engine's fields, for the substep of length dt that follows under `control`."""
-        for name in self.names:
-            getattr(self, f"_{name}")(dt, control)
+        with np.errstate(invalid="ignore", over="ignore"):  # worlds that blew up are named elsewhere
+            for name in self.names:
+                getattr(self, f"_{name}")(dt, control)
 
     def _friction_law(self, dt: float, control: np.ndarray) -> None:
         p, t = self.physics, self.physics.tables
-        v = np.abs(p.engine.qvel[:, self.dofs])
-        motor = np.where(self.motor_of >= 0, p.engine.derived("qfrc_actuator")[:, self.dofs], 0.0)
-        external = -p.engine.derived("qfrc_bias")[:, self.dofs]  # torque of gravity and motion on the joint
+        v = p.engine.qvel[:, self.dofs]
+        motor, external = p.engine.derived("qfrc_actuator")[:, self.dofs], self._external(v)
         through = np.abs(motor - external)
-        speed, shape = p.option("stribeck", "speed", 0.2), p.option("stribeck", "shape", 1.0)
-        if not p.has("stribeck"):
-            speed, shape = p.option("load_stribeck", "speed", 0.2), p.option("load_stribeck", "shape", 1.0)
-        slow = np.exp(-((v / speed) ** shape))
-        force = t["coulomb"] + (t["stribeck"] + t["load_stribeck"] * through) * slow + t["load_friction"] * through
+        slow, slow_load = (np.exp(-((np.abs(v) / speed) ** shape)) for speed, shape in self.knees.values())
+        force = t["coulomb"] + t["stribeck"] * slow + (t["load_friction"] + t["load_stribeck"] * slow_load) * through
         force = force + np.abs(t["motor_friction"] * motor - t["external_friction"] * external)
         opposed = motor * external < 0
         force = force + np.where(opposed, t["quadratic_friction"] * through**2, 0.0)
         p.engine.field("dof_frictionloss")[:, self.dofs] = force
+
+    def _external(self, v: np.ndarray) -> np.ndarray:
+        """Torque of gravity, motion, contacts and joint limits on the joints in the last substep, (worlds, joints) [N·m].
+
+        The engine gives contact and dry friction in one sum. Without contact that sum is dry friction alone; with contact, a joint
+        that moves has used up its friction, and one that stands still is taken to have used none.
+        """
+        engine = self.physics.engine
+        sum_of_both = engine.derived("qfrc_constraint")[:, self.dofs]
+        dry = -np.clip(v / STILL, -1.0, 1.0) * engine.field("dof_frictionloss")[:, self.dofs]
+        touching = (engine.derived("nefc") > engine.derived("nf")).reshape(-1, 1)
+        return np.where(touching, sum_of_both - dry, 0.0) - engine.derived("qfrc_bias")[:, self.dofs]
 
     def _sag_law(self, dt: float, control: np.ndarray) -> None:
         self.bus.write(control)

@@ -98,8 +98,9 @@ class Motors:
                 self.nominal[name][i] = value
 
     def fields(self) -> tuple[str, ...]:
-        """Engine fields that the motors write."""
-        return ("actuator_gainprm", "actuator_biasprm", "actuator_forcerange", "actuator_dynprm", "actuator_ctrlrange")
+        """Engine fields that the motors write; windings need two more."""
+        ideal = ("actuator_gainprm", "actuator_biasprm", "actuator_forcerange")
+        return (*ideal, "actuator_dynprm", "actuator_ctrlrange") if self.slots else ideal
 
     def check(self, kinds: dict[str, np.ndarray]) -> None:
         """Refuse Params (kind -> motor columns) that cannot act on a motor, or cannot be told apart in the engine's fields."""

@@ -18,10 +18,14 @@ class Noise:
 
     def __init__(self, seed: int, worlds: int):
         self.seed, self.worlds = int(seed), worlds
+        self._bits = np.random.Philox(key=np.zeros(2, dtype=np.uint64))
+        self._draw = np.random.Generator(self._bits)
+        self._start = self._bits.state  # rewound and rekeyed for every draw: cheaper than a new generator
 
     def _generator(self, stream: str, step: int) -> np.random.Generator:
-        counter = (_STREAM[stream] << 56) + step
-        return np.random.Generator(np.random.Philox(key=np.array([self.seed, counter], dtype=np.uint64)))
+        self._start["state"]["key"][:] = self.seed, (_STREAM[stream] << 56) + step
+        self._bits.state = self._start
+        return self._draw
 
     def normal(self, stream: str, step: int, columns: int) -> np.ndarray:
         """Standard normal numbers, (worlds, columns) float32."""

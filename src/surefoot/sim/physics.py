@@ -48,7 +48,9 @@ class Physics:
         if "ground_law" in built.features:
             engine.field("geom_friction")
         read = {name: self.read_one(name)[0] for name in self.slots}
-        nominal = {name: np.where(np.isfinite(v), v, params[name].high) for name, v in read.items()}  # no limit: the highest
+        nominal = {
+            name: np.where(np.isfinite(v), v, params[name].high) for name, v in read.items()
+        }  # no limit: the highest
         self.params = params.bind({name: s.elements for name, s in self.slots.items()}, nominal)
         other = [n for n, v in read.items() if params[n].nominal is not None or not np.isfinite(v).all()]
         stated = self.params.nominal_e(engine.worlds)

@@ -16,6 +16,19 @@ from surefoot.sim.slots import Slots, link_end
 Rule = Callable[[Built, Slots], None]
 ON_BASE = ("push", "wrench", "moment", "wind", "drag", "cable_drag", "gust")
 """Kinds that act on the body with the free joint."""
+READ_BY = {
+    **dict.fromkeys(
+        ("encoder_bias", "encoder_noise", "encoder_quantum", "velocity_noise", "velocity_differencing"), ("encoder",)
+    ),
+    **{
+        f"{triad}_{error}": ("imu",)
+        for triad in ("gyro", "accel")
+        for error in ("noise", "bias", "walk", "scale", "misalignment")
+    },
+    "imu_mounting": ("imu",),
+    **dict.fromkeys(("force_noise", "force_drift", "temperature"), ("foot_force", "wrench")),
+}
+"""Errors of sensors -> kinds of sensor that have them."""
 PARALLEL = 0.999
 """Cosine between a joint's axis and the axis it is tilted about, above which a tilt does next to nothing."""
 
@@ -53,12 +66,16 @@ def _round(built: Built, s: Slots) -> None:
     shapes = (int(mujoco.mjtGeom.mjGEOM_SPHERE), int(mujoco.mjtGeom.mjGEOM_CAPSULE))
     for name, i in zip(s.names, s.ids, strict=True):
         if built.model.geom_type[i] not in shapes:
-            raise InputError(f"geom '{name}' is neither a sphere nor a capsule, so it has no radius to vary: name one that is")
+            raise InputError(
+                f"geom '{name}' is neither a sphere nor a capsule, so it has no radius to vary: name one that is"
+            )
 
 
 def _resolved(built: Built, s: Slots) -> None:
     if (built.model.geom_solref[s.ids, 0] <= 0).any():
-        raise InputError(f"the contact of '{s.names[0]}' is given as stiffness and damping: write solref with a time constant")
+        raise InputError(
+            f"the contact of '{s.names[0]}' is given as stiffness and damping: write solref with a time constant"
+        )
     dt = built.model.opt.timestep
     if s.param.kind == "softness" and s.param.low < 2 * dt * (1 - 1e-9):
         raise InputError(
@@ -69,7 +86,9 @@ def _resolved(built: Built, s: Slots) -> None:
 def _massive(built: Built, s: Slots) -> None:
     for name, i in zip(s.names, s.ids, strict=True):
         if built.model.body_mass[i] <= 0:
-            raise InputError(f"body '{name}' weighs nothing in the model, so its inertia cannot follow a mass: give it one")
+            raise InputError(
+                f"body '{name}' weighs nothing in the model, so its inertia cannot follow a mass: give it one"
+            )
 
 
 def _physical(built: Built, s: Slots) -> None:
@@ -78,7 +97,9 @@ def _physical(built: Built, s: Slots) -> None:
         second = inertia.second_moments(built.model.body_inertia[i])
         if second.min() <= 1e-9 * second.max():
             shown = ", ".join(f"{value:.3g}" for value in built.model.body_inertia[i])
-            raise InputError(f"body '{name}' is flat or unphysical (principal inertias {shown} kg·m²): use mass and com")
+            raise InputError(
+                f"body '{name}' is flat or unphysical (principal inertias {shown} kg·m²): use mass and com"
+            )
 
 
 def _long(built: Built, s: Slots) -> None:
@@ -106,6 +127,16 @@ def _driven(built: Built, s: Slots) -> None:
         raise InputError(f"robot '{built.robot.name}' has no actuated joint that {s.param.kind} could act on")
 
 
+def _sensed(*kinds: str) -> Rule:
+    def rule(built: Built, s: Slots) -> None:
+        if not any(sensor.kind in kinds for sensor in built.robot.sensors):
+            raise InputError(
+                f"robot '{built.robot.name}' has no sensor of kind {' or '.join(kinds)} that {s.param.kind} could act on"
+            )
+
+    return rule
+
+
 def _one_side(built: Built, slots: Mapping[str, Slots]) -> None:
     """Both sides of one contact: the engine would take the larger friction or the mean softness of two unknowns."""
     still = set(np.flatnonzero(built.model.body_weldid[built.model.geom_bodyid] == 0).tolist())
@@ -129,7 +160,9 @@ def _one_area(slots: Mapping[str, Slots]) -> None:
     if "drag" not in params and {"wind", "gust"} <= set(params):
         areas = [params[kind].options["area"] for kind in ("wind", "gust")]
         if areas[0] != areas[1]:
-            raise InputError(f"wind acts on {areas[0]:g} m² and gust on {areas[1]:g} m²: give both the same area, or a drag")
+            raise InputError(
+                f"wind acts on {areas[0]:g} m² and gust on {areas[1]:g} m²: give both the same area, or a drag"
+            )
 
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -145,4 +178,5 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "slope": (_axis("x", "y"),),
     "torque_noise": (_driven,),
     **{kind: (_loose,) for kind in ON_BASE},
+    **{kind: (_sensed(*sensors),) for kind, sensors in READ_BY.items()},
 }

@@ -299,7 +299,7 @@ def read_records(
         period = tables["sensor_period"][:, number, None]
         if period.any():
             safe = np.where(period > 0, period, 1.0)
-            age = age + np.where(period > 0, (after + 1e-9) % safe - 1e-9, 0.0)
+            age = age + np.where(period > 0, np.maximum((after + 1e-9) % safe - 1e-9, 0.0), 0.0)
         read = _read(sim, name, View(**dict(zip(RECORDS, sampled(sim, records, after - age, RECORDS), strict=True))), after, noise)
         if out is None:
             out = read
@@ -315,10 +315,10 @@ def sampled(sim: "Sim", records: dict[str, np.ndarray], after: np.ndarray, keys:
     position = np.broadcast_to(np.clip(after / sim.timestep, 0, last), (sim.worlds, after.shape[-1]))
     i = np.minimum(np.floor(position + 1e-9).astype(int), last - 1)
     share = np.clip(position - i, 0.0, 1.0)[..., None]
-    share = np.where(share < 1e-9, 0.0, share)
+    share = np.where(np.abs(share - np.round(share)) < 1e-9, np.round(share), share)
     rows = np.arange(sim.worlds)[:, None]
     pairs = [(records[key][rows, i], records[key][rows, i + 1]) for key in keys]
-    return [np.swapaxes(a + share * (b - a), 0, 1) for a, b in pairs]
+    return [np.swapaxes((1 - share) * a + share * b, 0, 1) for a, b in pairs]
 
 
 def _read(sim: "Sim", name: str, view: View, at: np.ndarray, noise: bool) -> np.ndarray:

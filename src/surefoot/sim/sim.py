@@ -121,17 +121,30 @@ class Sim:
         """Set the substeps from the physics time step, and the lines that remember commands and states."""
         expanded = self.engine.expanded.get("opt.timestep")
         self.timestep = float(self.model.opt.timestep if expanded is None else expanded[0])
-        ratio = self.robot.control_dt / self.timestep
-        self.substeps = round(ratio)
-        if abs(ratio - self.substeps) > 1e-6 or self.substeps < 1:
-            raise InputError(
-                f"timestep {self.timestep:g} s does not divide the control period {self.robot.control_dt:g} s of {self.robot.name}: "
-                f"use one that does, such as {self.robot.control_dt / max(1, self.substeps):g}"
-            )
+        self.substeps = self._divided(self.timestep)
         bounds = {n: p.high for n, p in self.params.items() if p.kind in ("command_delay", "command_jitter")}
         longest = sum(bounds.values()) if bounds else LONGEST_DELAY
         self.commands = CommandLine(self.worlds, self.model.nu, self.substeps, self.timestep, longest)
         self.tape = Tape.needed(self)
+
+    def _keep_time(self) -> None:
+        """Go on with another time step: motors hold what they were told last, sensors see what is there now."""
+        old = self.commands
+        self._retime()
+        self.commands.hold(self.engine.everyone, old.history[:, 0])
+        self.commands.slewed[:], self.commands.spin[:] = old.slewed, old.spin
+        if self.tape is not None:
+            self.tape.fill(self.engine.everyone, self._now())
+
+    def _divided(self, dt: float) -> int:
+        """Number of time steps dt in a control period; refuses one that does not divide it."""
+        ratio = self.robot.control_dt / dt
+        if abs(ratio - round(ratio)) > 1e-6 or round(ratio) < 1:
+            raise InputError(
+                f"timestep {dt:g} s does not divide the control period {self.robot.control_dt:g} s of {self.robot.name}: "
+                f"use one that does, such as {self.robot.control_dt / max(1, round(ratio)):g}"
+            )
+        return round(ratio)
 
     @property
     def control_dt(self) -> float:
@@ -159,12 +172,13 @@ class Sim:
             raise InputError(f"param '{numerics[0]}' has one value per Sim: apply it to all worlds at once")
         for name in checked:
             self._check_delays(name, checked[name])
+            if self.params[name].kind == "timestep":
+                self._divided(float(checked[name][0]))
         self.physics.write(checked, rows)
         if any(self.params[name].about.constants for name in checked):
             self.engine.refresh_constants(rows)
         if any(self.params[name].kind == "timestep" for name in checked):
-            self._retime()
-            self._hold_pose(self.engine.everyone)
+            self._keep_time()
         self.sensors.retune()
         self.disturbances.retune()
         self.commands.retime(self.physics.tables["command_delay"])

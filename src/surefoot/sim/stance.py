@@ -30,7 +30,11 @@ class Stance:
             data = mujoco.MjData(model)
             data.qpos[:] = start
             mujoco.mj_kinematics(model, data)
-            pos, mat, size = data.geom_xpos[None, self.feet], data.geom_xmat[None, self.feet], model.geom_size[None, self.feet]
+            pos, mat, size = (
+                data.geom_xpos[None, self.feet],
+                data.geom_xmat[None, self.feet],
+                model.geom_size[None, self.feet],
+            )
             self.clearance = float((pos[..., 2] - self._depth(mat, size)).min())
 
     def settle(self, rows: np.ndarray) -> None:

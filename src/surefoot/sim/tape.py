@@ -29,6 +29,7 @@ class Tape:
         self.ring = np.zeros((sim.worlds, self.slots, int(self.edges[-1])))
         self.head = np.array(0)  # slot of the newest record
         self._rows = np.arange(sim.worlds)
+        self._last: tuple[np.ndarray, View] | None = None  # ages and view asked for last; sensors of one age share it
 
     @classmethod
     def needed(cls, sim: "Sim") -> "Tape | None":
@@ -43,6 +44,7 @@ class Tape:
         """After a reset: as if the worlds had been in this state for ever."""
         now = np.concatenate([view.qpos, view.qvel, view.sensordata, view.actuator_force], axis=1)
         self.ring[rows] = now[rows][:, None]
+        self._last = None
 
     def push(self, records: dict[str, np.ndarray], ids: np.ndarray | None) -> None:
         """Append the records (worlds, n, ...) of one control step; worlds not in ids keep their last record."""
@@ -60,6 +62,7 @@ class Tape:
             else:
                 self.ring[np.ix_(ids, slots, np.arange(start, stop))] = records[name]
         self.head[...] = slots[-1]
+        self._last = None
 
     def view(self, sensor: int, step: int, noisy: bool) -> View:
         """State that sensor number `sensor` delivers at control step `step`."""
@@ -71,8 +74,14 @@ class Tape:
         period = tables["sensor_period"][:, sensor]
         if period.any():
             safe = np.where(period > 0, period, 1.0)
-            time = self.sim.time + 1e-9
-            age = age + np.where(period > 0, time - np.floor(time / safe) * safe, 0.0)
+            time = self.sim.time
+            age = age + np.where(period > 0, np.maximum(time - np.floor((time + 1e-9) / safe) * safe, 0.0), 0.0)
+        if self._last is None or not np.array_equal(self._last[0], age):
+            self._last = np.array(age), self._sampled(age)
+        return self._last[1]
+
+    def _sampled(self, age: np.ndarray) -> View:
+        """State of every world `age` (worlds,) [s] ago."""
         if not age.any():
             return self._split(self.ring[:, int(self.head)])
         back = age / self.dt
@@ -94,3 +103,4 @@ class Tape:
         """Put a snapshot's memory back."""
         self.ring[:] = arrays["ring"]
         self.head[...] = arrays["head"]
+        self._last = None

@@ -59,7 +59,9 @@ def add_terrain(spec: mujoco.MjSpec, param: Param, ground: str) -> Terrain:
     options = param.options
     shape = (_rough if param.kind == "roughness" else _steps)(options)
     if shape.max() <= 0:
-        raise InputError(f"extent={options['extent']:g} m leaves no room around the flat middle of {2 * FLAT_RADIUS:g} m: raise it")
+        raise InputError(
+            f"extent={options['extent']:g} m leaves no room around the flat middle of {2 * FLAT_RADIUS:g} m: raise it"
+        )
     shape = shape / shape.max()  # the compiler stretches every field to 0..1, the size says how high 1 is
     for index, height in enumerate(param.choices):
         field = spec.add_hfield(name=f"{FIELD}{index}", nrow=shape.shape[0], ncol=shape.shape[1])

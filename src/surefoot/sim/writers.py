@@ -116,7 +116,11 @@ def _write_length(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> No
 def _read_length(p: "Physics", s: Slots) -> np.ndarray:
     out = []
     for body in s.ids:
-        far = [(np.abs(p.engine.nominal(f)[i]).max(), f, i) for f, ids in link_end(p.built.model, int(body)).items() for i in ids]
+        far = [
+            (np.abs(p.engine.nominal(f)[i]).max(), f, i)
+            for f, ids in link_end(p.built.model, int(body)).items()
+            for i in ids
+        ]
         _, field, index = max(far)
         nominal = p.engine.nominal(field)[index]
         axis = np.abs(nominal).argmax()
@@ -179,7 +183,9 @@ def _read_mass(p: "Physics", s: Slots) -> np.ndarray:
 
 def _write_com(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
     axis = "xyz".index(s.param.options["axis"])
-    p.engine.field("body_ipos")[np.ix_(rows, s.ids, [axis])] = (p.engine.nominal("body_ipos")[s.ids, axis] + v)[..., None]
+    p.engine.field("body_ipos")[np.ix_(rows, s.ids, [axis])] = (p.engine.nominal("body_ipos")[s.ids, axis] + v)[
+        ..., None
+    ]
 
 
 def _read_com(p: "Physics", s: Slots) -> np.ndarray:

@@ -1,0 +1,105 @@
+"""`surefoot log ...` and `surefoot replay`."""
+
+import json as json_format
+from pathlib import Path
+from typing import Any
+
+from surefoot.cli_words import AnyRobot, File, Mapping, Seconds, Source, Target, answer, params_of, table
+
+
+def log_info(path: Source, /, *, mapping: Mapping = None, json: bool = False) -> int:
+    """Say what a log holds: channels, units, rates, jitter, gaps.
+
+    Args:
+        path: log file or folder (.mcap, .npz, .csv, and what a mapping describes).
+        mapping: name of a bundled mapping, or a mapping file: which column is which joint, in which unit.
+        json: print JSON, with the gaps and the range of every column.
+    """
+    from surefoot.logs import info, info_table
+
+    about = info(path, mapping)
+    answer(about, lambda: table(info_table(about)), json)
+    return 0
+
+
+def log_convert(source: Source, target: Target, /, *, mapping: Mapping = None, json: bool = False) -> int:
+    """Read a log and write it in another format.
+
+    Args:
+        source: log file or folder.
+        target: file to write: .mcap, .npz or .csv; several logs get numbers.
+        mapping: name of a bundled mapping, or a mapping file.
+        json: print the list of files written as JSON.
+    """
+    from surefoot.logs import convert
+
+    written = convert(source, target, mapping)
+    answer(written, lambda: "\n".join(str(path) for path in written), json)
+    return 0
+
+
+def replay(
+    log: Source,
+    robot: AnyRobot = None,
+    /,
+    *,
+    params: File = None,
+    e: File = None,
+    mapping: Mapping = None,
+    start: Seconds = None,
+    stop: Seconds = None,
+    json: bool = False,
+) -> int:
+    """Drive the simulator with a log's commands and print the gap: log minus replay, per channel and column.
+
+    Args:
+        log: log file.
+        robot: robot to simulate; the one the log names when left out.
+        params: .toml or .json file with the Params; the robot file's own when left out.
+        e: .toml or .json file with values of Params by name; nominal ones when left out.
+        mapping: name of a bundled mapping, or a mapping file.
+        start: time at which the replay starts [s]; the first command when left out.
+        stop: time at which it ends [s]; the end of the commands when left out.
+        json: print the gaps as JSON.
+    """
+    from surefoot.errors import InputError
+    from surefoot.logs import read_log
+    from surefoot.robots import load
+    from surefoot.sim import Sim
+    from surefoot.sim.gap import gaps
+
+    recorded = read_log(log, mapping=mapping)
+    name = robot if robot is not None else recorded.robot
+    if name is None:
+        raise InputError(f"{log} does not say which robot it is of: name one, as in 'surefoot replay {log} go2'")
+    loaded = load(name)
+    sim = Sim(loaded, params_of(loaded, params), noise=False)
+    found = gaps(sim.replay(recorded, None if e is None else _values(e), start=start, stop=stop))
+    titles = ("channel", "column", "rms", "worst", "bias", "floor", "unit")
+
+    def text() -> str:
+        rows = [
+            (g.channel, g.column, f"{g.rms:.4g}", f"{g.worst:.4g}", f"{g.bias:.4g}", f"{g.floor:.4g}", g.unit)
+            for g in found
+        ]
+        return table([titles, *rows])
+
+    answer([vars(g) for g in found], text, json)
+    return 0
+
+
+def _values(path: Path) -> dict[str, Any]:
+    """e from a file: {"e": {name: number or list}} or the inner table alone, for a single world."""
+    import tomllib
+
+    from surefoot.errors import InputError
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = json_format.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read values of e from '{path}': {error}") from None
+    values = data.get("e", data) if isinstance(data, dict) else data
+    if not isinstance(values, dict) or not all(isinstance(v, int | float | list) for v in values.values()):
+        raise InputError(f"'{path}' must hold a table of numbers by param, such as foot_friction = 0.6")
+    return {name: [value] for name, value in values.items()}

@@ -1,0 +1,531 @@
+"""Truth tests of encoders, IMU and force sensors: every error is planted alone and found again in the readings."""
+
+import numpy as np
+import pytest
+from rigs import BODY, ENCODER, IMU, PENDULUM, TORQUE, WHEEL, rig
+
+from surefoot.errors import InputError
+from surefoot.logs.allan import allan_deviation, white_and_walk
+from surefoot.params import CONSTRUCTORS as P
+from surefoot.params import Params
+from surefoot.robots import load
+from surefoot.sim import Sim
+from surefoot.sim.sensors import rotation_vector_matrix
+
+FREE = 'model = "torque"\n'
+PD = 'model = "pd"\nkp = 400.0\nkd = 4.0\narmature = 0.02\n'
+FLYING = 'base = "base"\nimu = "imu"\nheight = 1.0'
+NO_COMMAND = np.zeros(0)
+
+
+def wheel(folder, *, worlds=3, noise=False, seed=0, period=0.005, motor=FREE, sensors=ENCODER, bodies=WHEEL, **params):
+    robot = rig(folder, bodies, motor=motor, sensors=sensors, period=period)
+    return Sim(robot, Params(**params), worlds=worlds, noise=noise, seed=seed)
+
+
+def flyer(folder, *, place="", worlds=3, noise=False, seed=0, gravity=9.81, dt=0.001, period=0.01, sensors=IMU, **params):
+    robot = rig(folder, BODY.format(place=place), sensors=sensors, more=FLYING, gravity=gravity, dt=dt, period=period)
+    return Sim(robot, Params(**params), worlds=worlds, noise=noise, seed=seed)
+
+
+def spun(sim, rates, quat=(1.0, 0.0, 0.0, 0.0)):
+    """Reset free bodies to an attitude and a turning rate."""
+    sim.reset(qpos=np.array([0, 0, 1.0, *quat]), qvel=np.array([0, 0, 0, *rates]))
+
+
+def readings(sim, steps, name, u=None):
+    """Readings of one channel after every control step, (steps, worlds, k)."""
+    u, out = np.zeros(sim.model.nu) if u is None else u, []
+    for _ in range(steps):
+        sim.step(u)
+        out.append(sim.sense()[name])
+    return np.array(out)
+
+
+# -------------------------------------------------------------------- encoders
+
+
+def test_encoder_bias_is_in_the_reading_and_not_in_the_motors_loop(tmp_path):
+    sim = wheel(tmp_path, motor=PD, encoder_bias=P["encoder_bias"](low=-1, high=1))
+    bias = np.array([-0.1, 0.0, 0.2])
+    sim.apply({"encoder_bias": bias})
+    sim.reset()
+    for _ in range(400):
+        sim.step(np.array([0.3]))
+    assert sim.truth()["joint_pos"][:, 0] == pytest.approx(0.3, abs=1e-6)
+    assert sim.sense()["joint_pos"][:, 0] - sim.truth()["joint_pos"][:, 0] == pytest.approx(bias, abs=1e-15)
+
+
+def test_encoder_and_velocity_noise_have_their_spread(tmp_path):
+    sim = wheel(
+        tmp_path,
+        worlds=2000,
+        noise=True,
+        encoder_noise=P["encoder_noise"](low=0, high=1),
+        velocity_noise=P["velocity_noise"](low=0, high=1),
+    )
+    sim.apply({"encoder_noise": 0.01, "velocity_noise": 0.3})
+    sim.reset()
+    q, v = [], []
+    for _ in range(20):
+        sim.step(np.zeros(1))
+        y = sim.sense()
+        q.append(y["joint_pos"][:, 0])
+        v.append(y["joint_vel"][:, 0])
+    q, v = np.array(q), np.array(v)
+    for noise, sigma in ((q, 0.01), (v, 0.3)):
+        assert noise.mean() == pytest.approx(0.0, abs=4 * sigma / np.sqrt(noise.size))
+        assert noise.std() == pytest.approx(sigma, rel=0.02)
+        assert abs(np.corrcoef(noise[:-1].ravel(), noise[1:].ravel())[0, 1]) < 0.02
+        assert abs(np.corrcoef(noise[:, :-1].ravel(), noise[:, 1:].ravel())[0, 1]) < 0.02
+    assert abs(np.corrcoef(q.ravel(), v.ravel())[0, 1]) < 0.02
+
+
+def test_encoder_readings_are_multiples_of_the_quantum(tmp_path):
+    sim = wheel(tmp_path, encoder_quantum=P["encoder_quantum"](low=0, high=1))
+    quantum = np.array([0.0, 0.01, 0.25])
+    sim.apply({"encoder_quantum": quantum})
+    sim.reset(qvel=np.array([1.7]))
+    for _ in range(50):
+        sim.step(np.zeros(1))
+        read, true = sim.sense()["joint_pos"][:, 0], sim.truth()["joint_pos"][:, 0]
+        assert read[0] == true[0]
+        assert read[1:] / quantum[1:] == pytest.approx(np.round(read[1:] / quantum[1:]), abs=1e-9)
+        assert (np.abs(read - true)[1:] <= 0.5 * quantum[1:] + 1e-12).all()
+
+
+def test_speed_by_differencing_is_the_change_of_the_delivered_angle(tmp_path):
+    sim = wheel(
+        tmp_path,
+        velocity_differencing=P["velocity_differencing"](low=0, high=1),
+        encoder_quantum=P["encoder_quantum"](low=0, high=1),
+    )
+    sim.apply({"velocity_differencing": np.array([0.0, 1.0, 1.0]), "encoder_quantum": np.array([0.0, 0.0, 0.01])})
+    sim.reset(qpos=np.array([0.004]))
+    first = sim.sense()
+    assert first["joint_vel"][:, 0] == pytest.approx(0.0)  # also where the first angle is rounded
+    before = first["joint_pos"]
+    for _ in range(40):
+        sim.step(np.array([0.5]))
+        y = sim.sense()
+        assert y["joint_vel"][0] == sim.truth()["joint_vel"][0]
+        assert y["joint_vel"][1:] == pytest.approx((y["joint_pos"] - before)[1:] / 0.005, abs=1e-12)
+        assert (sim.sense()["joint_vel"] == y["joint_vel"]).all()  # asking twice changes nothing
+        before = y["joint_pos"]
+
+
+def test_two_encoders_keep_their_own_delays(tmp_path):
+    bodies = WHEEL + WHEEL.replace("wheel", "other")
+    both = ENCODER.replace('".*"', '"wheel"') + ENCODER.replace('".*"', '"other"').replace('"encoder"\nof', '"second"\nof')
+    params = {"fast": P["sensor_delay"]("encoder", low=0, high=0.01), "slow": P["sensor_delay"]("second", low=0, high=0.05)}
+    sim = wheel(tmp_path, bodies=bodies, sensors=both, **params)
+    sim.apply({"fast": 0.002, "slow": 0.0317})
+    sim.reset(qvel=np.array([2.0, 3.0]))
+    for _ in range(20):
+        sim.step(np.zeros(2))
+    exact = np.array([2.0 * (0.1 - 0.002), 3.0 * (0.1 - 0.0317)])
+    assert sim.sense()["joint_pos"] == pytest.approx(np.tile(exact, (3, 1)), abs=1e-12)
+
+
+def test_joint_torque_holds_a_pendulum(tmp_path):
+    sim = wheel(tmp_path, bodies=PENDULUM, motor=PD, sensors=ENCODER + TORQUE + "noise = 0.5\n")
+    sim.reset(qpos=np.array([0.6]))
+    for _ in range(500):
+        sim.step(np.array([0.6]))
+    hold = 0.5 * 9.81 * 0.3 * np.sin(sim.truth()["joint_pos"])
+    assert sim.sense()["joint_torque"] == pytest.approx(hold, rel=1e-6)
+
+
+def test_motor_torque_noise_has_its_spread(tmp_path):
+    sim = wheel(tmp_path, worlds=2000, noise=True, sensors=ENCODER + TORQUE + "noise = 0.5\n")
+    assert readings(sim, 5, "joint_torque").std() == pytest.approx(0.5, rel=0.03)
+
+
+# -------------------------------------------------------------------- age of readings
+
+
+def test_delayed_reading_is_the_true_state_of_that_time(tmp_path):
+    delay = np.array([0.0, 0.00037, 0.001, 0.0126, 0.03])
+    sim = wheel(tmp_path, bodies=PENDULUM, worlds=5, sensor_delay=P["sensor_delay"](low=0, high=0.03))
+    fine = Sim(rig(tmp_path / "fine", PENDULUM, motor=FREE, period=0.001), Params(), noise=False)
+    fine.reset(qpos=np.array([0.9]))
+    t, true = [0.0], [0.9]
+    for k in range(400):
+        fine.step(np.zeros(1))
+        t.append((k + 1) * 0.001)
+        true.append(fine.truth()["joint_pos"][0, 0])
+    sim.apply({"sensor_delay": delay})
+    sim.reset(qpos=np.array([0.9]))
+    for k in range(80):
+        sim.step(np.zeros(1))
+        at = (k + 1) * 0.005 - delay
+        assert sim.sense()["joint_pos"][:, 0] == pytest.approx(np.interp(at, t, true), abs=1e-9)
+
+
+def test_delayed_reading_of_a_smooth_motion_matches_its_closed_form(tmp_path):
+    delay = np.array([0.0004, 0.0126, 0.03])
+    robot = rig(tmp_path, WHEEL, motor=PD.replace("kd = 4.0", "kd = 0.0").replace("400", "1"), dt=0.0001, period=0.005)
+    sim = Sim(robot, Params(sensor_delay=P["sensor_delay"](low=0, high=0.03)), noise=False, worlds=3)
+    sim.apply({"sensor_delay": delay})
+    sim.reset(qpos=np.array([0.1]))
+    w = np.sqrt(1.0 / 0.04)
+    lead = 0.5 * 0.0001 * w**2 * 0.1  # the engine's first half step, a phase and no frequency
+    for k in range(60):
+        sim.step(np.zeros(1))
+        t = (k + 1) * 0.005 - delay
+        exact = np.where(t > 0, 0.1 * np.cos(w * t) - lead / w * np.sin(w * t), 0.1)
+        assert sim.sense()["joint_pos"][:, 0] == pytest.approx(exact, abs=1e-6)
+
+
+def test_delay_does_not_look_across_a_reset(tmp_path):
+    sim = wheel(tmp_path, sensor_delay=P["sensor_delay"](low=0, high=0.03))
+    sim.apply({"sensor_delay": 0.03})
+    sim.reset(qvel=np.array([1.0]))
+    for _ in range(20):
+        sim.step(np.zeros(1))
+    sim.reset([1], qpos=np.array([0.5]))
+    assert sim.sense()["joint_pos"][:, 0] == pytest.approx([0.07, 0.5, 0.07])
+    sim.step(np.zeros(1))
+    assert sim.sense()["joint_pos"][:, 0] == pytest.approx([0.075, 0.5, 0.075])
+
+
+def test_sensors_of_one_robot_have_their_own_delays(tmp_path):
+    delays = {"encoders": 0.004, "imu": 0.0151}
+    params = {name: P["sensor_delay"](name, low=0, high=0.02) for name in delays}
+    sim = Sim(load("go2"), Params(**params), worlds=2, noise=False)
+    sim.apply(delays)
+    sim.reset()
+    now, rng = [], np.random.default_rng(0)
+    for k in range(30):
+        sim.step(sim.rest_command + 0.1 * rng.normal(size=12))
+        true = sim.truth()
+        now.append((sim.time[0], true["joint_pos"][0, 0], true["base_gyro_true"][0, 1], true["joint_vel"][0, 0]))
+        if k > 20:
+            y, (t, q, rate, dq) = sim.sense(), np.array(now).T
+            # One control step spans several substeps, so the closed form is a bound here: between the two true ends.
+            assert min(q[-2:]) - 1e-3 <= y["joint_pos"][0, 0] <= max(q[-2:]) + 1e-3
+            assert y["joint_pos"][0, 0] == pytest.approx(q[-1] - 0.004 * dq[-1], abs=0.004 * np.ptp(dq[-2:]) + 2e-4)
+            assert y["gyro"][0, 1] != rate[-1]
+            assert t[-1] == pytest.approx((k + 1) * 0.02)
+
+
+def test_jitter_makes_readings_older_by_a_uniform_time(tmp_path):
+    sim = wheel(
+        tmp_path,
+        worlds=500,
+        noise=True,
+        sensor_delay=P["sensor_delay"](low=0, high=0.01),
+        sensor_jitter=P["sensor_jitter"](low=0, high=0.02),
+    )
+    sim.apply({"sensor_delay": 0.01, "sensor_jitter": 0.02})
+    sim.reset(qvel=np.array([1.0]))
+    for _ in range(10):
+        sim.step(np.zeros(1))
+    age = []
+    for _ in range(20):
+        sim.step(np.zeros(1))
+        age.append(sim.truth()["joint_pos"][:, 0] - sim.sense()["joint_pos"][:, 0])
+    age = np.array(age) - 0.01
+    assert age.min() >= -1e-9
+    assert age.max() <= 0.02 + 1e-9
+    assert age.mean() == pytest.approx(0.01, abs=4 * 0.02 / np.sqrt(12 * age.size))
+    assert age.std() == pytest.approx(0.02 / np.sqrt(12), rel=0.03)
+
+
+def test_dropout_repeats_readings_at_its_rate(tmp_path):
+    sim = wheel(tmp_path, worlds=1000, noise=True, sensor_dropout=P["sensor_dropout"](low=0, high=1))
+    sim.apply({"sensor_dropout": np.repeat([0.0, 0.1, 0.5, 1.0], 250)})
+    sim.reset(qvel=np.array([1.0]))
+    q = np.concatenate([sim.sense()["joint_pos"][None], readings(sim, 40, "joint_pos")])[..., 0]
+    repeats = (np.diff(q, axis=0) == 0).reshape(40, 4, 250).mean(axis=(0, 2))
+    assert repeats[[0, 3]] == pytest.approx([0.0, 1.0])
+    assert repeats[[1, 2]] == pytest.approx([0.1, 0.5], abs=0.02)
+    fresh = np.diff(q, axis=0) != 0
+    true = np.arange(1, 41)[:, None] * 0.005
+    assert np.abs((q[1:] - true)[fresh]).max() < 1e-9  # what is not lost is not late
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_a_slow_sensor_holds_its_samples(tmp_path, noise):
+    sim = wheel(
+        tmp_path,
+        noise=noise,
+        sensor_period=P["sensor_period"](low=0, high=0.05),
+        encoder_noise=P["encoder_noise"](low=0, high=1),
+    )
+    period = np.array([0.0, 0.02, 0.012])
+    sim.apply({"sensor_period": period, "encoder_noise": 1e-3})
+    sim.reset(qvel=np.array([1.0]))
+    sim.sense()
+    q = readings(sim, 60, "joint_pos")[..., 0]
+    t = np.arange(1, 61)[:, None] * 0.005
+    sampled = np.where(period > 0, np.floor(t / np.where(period > 0, period, 1) + 1e-6) * period, t)
+    assert np.abs(q - sampled).max() < (0.006 if noise else 1e-9)
+    same = np.diff(sampled[:, 1:], axis=0) == 0
+    assert (np.diff(q[:, 1:], axis=0)[same] == 0).all()  # noise is held with the sample
+    assert (np.diff(q, axis=0)[:, 0] != 0).all()
+
+
+# -------------------------------------------------------------------- inertial measurement unit
+
+RATES = np.array([0.3, -0.7, 0.5])
+
+
+def test_accelerometer_reads_nothing_in_free_fall(tmp_path):
+    sim = flyer(tmp_path)
+    assert np.abs(readings(sim, 5, "accel", NO_COMMAND)).max() < 1e-12
+
+
+def test_accelerometer_reads_centripetal_acceleration_away_from_the_centre(tmp_path):
+    sim = flyer(tmp_path, place='pos="0.1 0 0.02"')
+    spun(sim, (0.0, 0.0, 5.0))
+    exact = np.array([-(5.0**2) * 0.1, 0.0, 0.0])
+    assert sim.sense()["accel"] == pytest.approx(np.tile(exact, (3, 1)), abs=1e-9)
+    sim.step(NO_COMMAND)
+    assert sim.sense()["accel"] == pytest.approx(np.tile(exact, (3, 1)), abs=1e-9)
+
+
+def test_imu_on_a_link_of_a_bolted_robot_reads_gravity_rates_and_attitude(tmp_path):
+    body = WHEEL.replace("</body>", '<site name="imu" pos="0.1 0 0" euler="0.3 -0.2 0.5"/></body>')
+    robot = rig(tmp_path, body, motor=FREE, sensors=ENCODER + IMU, more='imu = "imu"')
+    sim = Sim(robot, Params(), worlds=2, noise=False)
+    sim.reset(qvel=np.array([4.0]))
+    assert sim.sense()["accel"] == pytest.approx(np.tile([-1.6, 0.0, 9.81], (2, 1)), abs=1e-9)
+    for _ in range(10):
+        sim.step(np.zeros(1))
+    y = sim.sense()
+    assert y["gyro"] == pytest.approx(np.tile([0.0, 0.0, 4.0], (2, 1)), abs=1e-12)
+    assert y["gravity"] == pytest.approx(np.tile([0.0, 0.0, -1.0], (2, 1)), abs=1e-12)
+    angle = 4.0 * (0.05 - 0.001)  # native readings belong to the start of the last substep
+    assert y["quat"] == pytest.approx(np.tile([np.cos(angle / 2), 0, 0, np.sin(angle / 2)], (2, 1)), abs=1e-9)
+
+
+def test_a_suspended_quadruped_feels_gravity_from_its_first_reading():
+    sim = Sim(load("go2").suspended(), Params(), worlds=2, noise=False)
+    y = sim.sense()
+    assert y["accel"] == pytest.approx(np.tile([0.0, 0.0, 9.81], (2, 1)), abs=1e-9)
+    assert y["gravity"] == pytest.approx(np.tile([0.0, 0.0, -1.0], (2, 1)))
+    assert np.abs(y["gyro"]).max() == 0.0
+
+
+@pytest.mark.parametrize("place", ["", 'quat="0.8 0.2 -0.3 0.5"'])
+@pytest.mark.parametrize("name", ["gyro", "accel"])
+def test_triads_show_bias_scale_and_misalignment(tmp_path, name, place):
+    sim = flyer(
+        tmp_path,
+        place='pos="0.1 0 0.05" ' + place,
+        bias=P[f"{name}_bias"](low=-1, high=1),
+        scale=P[f"{name}_scale"](low=-0.5, high=1),
+        misalignment=P[f"{name}_misalignment"](low=-1, high=1),
+    )
+    spun(sim, RATES)
+    true = sim.sense()[name][0]
+    bias, scale, tilt = np.array([0.1, -0.2, 0.3]), np.array([0.02, -0.05, 0.1]), np.array([0.02, 0.05, -0.03])
+    S = np.eye(3)
+    if place:
+        w = np.array([0.8, 0.2, -0.3, 0.5])
+        w /= np.linalg.norm(w)
+        half = np.arccos(w[0])
+        S = rotation_vector_matrix(2 * half * w[1:] / np.sin(half))
+    turned = S @ rotation_vector_matrix(tilt).T @ S.T @ true
+    for e, exact in (
+        ({"bias": bias, "scale": 0.0, "misalignment": 0.0}, true + bias),
+        ({"bias": 0.0, "scale": scale, "misalignment": 0.0}, true * (1 + scale)),
+        ({"bias": 0.0, "scale": 0.0, "misalignment": tilt}, turned),
+    ):
+        sim.apply({k: np.tile(v, (3, 1)) if np.ndim(v) else v for k, v in e.items()})
+        assert sim.sense()[name] == pytest.approx(np.tile(exact, (3, 1)), abs=1e-12)
+
+
+def test_mounting_turns_rates_forces_and_attitude_together(tmp_path):
+    sim = flyer(tmp_path, place='pos="0.1 0 0.05"', imu_mounting=P["imu_mounting"](low=-2, high=2))
+    quat = np.array([0.9, 0.1, -0.3, 0.2])
+    spun(sim, RATES, quat / np.linalg.norm(quat))
+    true = {k: v[0] for k, v in sim.sense().items()}
+    turn = np.array([0.2, -0.4, 0.1])
+    R = rotation_vector_matrix(turn)
+    sim.apply({"imu_mounting": np.tile(turn, (3, 1))})
+    y = sim.sense()
+    for name in ("gyro", "accel", "gravity"):
+        assert y[name] == pytest.approx(np.tile(R.T @ true[name], (3, 1)), abs=1e-12)
+    assert y["gravity"][0] == pytest.approx(matrix(y["quat"][0]).T @ [0, 0, -1], abs=1e-12)
+    assert matrix(y["quat"][0]) == pytest.approx(matrix(true["quat"]) @ R, abs=1e-12)
+
+
+def matrix(q):
+    w, x, y, z = q / np.linalg.norm(q)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def test_attitude_is_the_integral_of_the_gyro_whatever_the_mounting(tmp_path):
+    sim = flyer(tmp_path, imu_mounting=P["imu_mounting"](low=-2, high=2), gravity=0.0)
+    sim.apply({"imu_mounting": np.tile([0.2, -0.4, 0.1], (3, 1))})
+    spun(sim, RATES)
+    R = matrix(sim.sense()["quat"][0])
+    for _ in range(100):
+        sim.step(NO_COMMAND)
+        R = R @ rotation_vector_matrix(sim.sense()["gyro"][0] * 0.01)
+    assert matrix(sim.sense()["quat"][0]) == pytest.approx(R, abs=1e-6)
+
+
+def test_standing_go2_weighs_what_it_weighs():
+    sim = Sim(load("go2"), Params(), worlds=2, noise=False)
+    for _ in range(150):
+        sim.step(sim.rest_command)
+    y, weight = sim.sense(), 9.81 * sim.model.body_mass.sum()
+    assert y["foot_force"].sum(1) == pytest.approx(weight, rel=2e-3)
+    assert y["accel"] == pytest.approx(-9.81 * y["gravity"], abs=0.02)
+    assert np.abs(y["gyro"]).max() < 0.01
+
+
+def test_readings_do_not_change_when_the_sim_goes_on(tmp_path):
+    sim = flyer(tmp_path, place='pos="0.1 0 0.05"')
+    spun(sim, RATES)
+    y, x = sim.sense(), sim.truth()
+    kept = {k: v.copy() for k, v in {**y, **{f"true {k}": v for k, v in x.items()}}.items()}
+    for _ in range(5):
+        sim.step(NO_COMMAND)
+    for name, value in {**y, **{f"true {k}": v for k, v in x.items()}}.items():
+        assert (value == kept[name]).all(), name
+
+
+# -------------------------------------------------------------------- noise densities
+
+
+def test_allan_deviation_of_white_noise_and_of_a_walk_have_their_slopes():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(4000, 40))
+    lengths = np.array([1, 4, 16, 64])
+    assert allan_deviation(y, 0.01, lengths) == pytest.approx(1 / np.sqrt(lengths), rel=0.03)
+    walk = np.cumsum(y, axis=0)
+    assert allan_deviation(walk, 0.01, lengths) == pytest.approx(np.sqrt((2 * lengths**2 + 1) / (6 * lengths)), rel=0.05)
+    with pytest.raises(InputError, match="averaging time"):
+        allan_deviation(y, 0.01, np.array([3000]))
+
+
+@pytest.mark.parametrize("period", [0.0, 0.04])
+@pytest.mark.parametrize("name", ["gyro", "accel"])
+def test_allan_figures_of_a_static_recording_are_those_of_e(tmp_path, name, period):
+    sim = flyer(
+        tmp_path,
+        worlds=256,
+        noise=True,
+        dt=0.02,
+        period=0.02,
+        gravity=0.0,
+        noise_density=P[f"{name}_noise"](low=0, high=1),
+        walk=P[f"{name}_walk"](low=0, high=1),
+        sensor_period=P["sensor_period"](low=0, high=0.05),
+    )
+    N, K = 0.003, 0.0025
+    sim.apply({"noise_density": N, "walk": K, "sensor_period": period})
+    sim.reset()
+    y = readings(sim, 1500, name, NO_COMMAND).reshape(1500, -1)
+    stride = 1 if period == 0.0 else 2
+    found = white_and_walk(y[1::stride], 0.02 * stride)
+    assert found == pytest.approx((N, K), rel=0.03)
+
+
+def test_walk_starts_at_zero_after_a_reset(tmp_path):
+    sim = flyer(tmp_path, noise=True, gyro_walk=P["gyro_walk"](low=0, high=1))
+    sim.apply({"gyro_walk": 0.5})
+    sim.reset()
+    readings(sim, 50, "gyro", NO_COMMAND)
+    before = sim.sense()["gyro"]
+    sim.reset([1])
+    after = sim.sense()["gyro"]
+    assert np.abs(after[1]).max() == 0.0
+    assert (after[[0, 2]] == before[[0, 2]]).all()
+
+
+# -------------------------------------------------------------------- forces
+
+
+def test_force_noise_and_drift_are_in_foot_forces():
+    params = Params(
+        noise=P["force_noise"](low=0, high=20), drift=P["force_drift"](low=-1, high=1), t=P["temperature"](low=0, high=60)
+    )
+    sim = Sim(load("go2"), params, worlds=400, seed=1)
+    clean = sim.sense(noisy=False)["foot_force"]
+    sim.apply({"noise": 3.0, "drift": 0.4, "t": np.repeat([25.0, 45.0], 200)})
+    y = sim.sense()["foot_force"] - clean
+    assert y[:200].mean() == pytest.approx(0.0, abs=0.4)
+    assert y[200:].mean() == pytest.approx(0.4 * 20, abs=0.4)
+    assert y[:200].std() == pytest.approx(3.0, rel=0.08)
+
+
+def test_wrench_sensor_carries_the_weight_beyond_it(tmp_path):
+    wrist = PENDULUM.replace("</body>", '<site name="wrist" pos="0 0 0"/></body>')
+    sensors = ENCODER + '[[sensors]]\nkind = "wrench"\nname = "wrench"\nsite = "wrist"\nrate = 100.0\n'
+    sim = wheel(
+        tmp_path,
+        bodies=wrist,
+        motor=PD,
+        sensors=sensors,
+        drift=P["force_drift"](low=-1, high=1),
+        t=P["temperature"](low=0, high=60),
+    )
+    sim.reset(qpos=np.array([0.6]))
+    for _ in range(500):
+        sim.step(np.array([0.6]))
+    w, q = sim.sense()["wrench"][0], sim.truth()["joint_pos"][0, 0]
+    weight = 0.5 * 9.81
+    assert np.abs(w[:3]) == pytest.approx([weight * np.sin(q), 0.0, weight * np.cos(q)], abs=1e-3)
+    assert np.abs(w[3:]) == pytest.approx([0.0, 0.3 * weight * np.sin(q), 0.0], abs=1e-3)
+    sim.apply({"drift": 0.4, "t": 45.0})
+    assert sim.sense()["wrench"][0] - w == pytest.approx([8.0] * 3 + [0.0] * 3)
+
+
+# -------------------------------------------------------------------- keys of the noise
+
+NOISY = {
+    "gyro_noise": P["gyro_noise"](low=0, high=1), "accel_noise": P["accel_noise"](low=0, high=1),
+    "gyro_walk": P["gyro_walk"](low=0, high=1), "accel_walk": P["accel_walk"](low=0, high=1),
+}  # fmt: skip
+
+
+def noisy_run(folder, worlds, seed, steps=12):
+    sim = flyer(folder, worlds=worlds, noise=True, seed=seed, gravity=0.0, **NOISY)
+    sim.apply(dict.fromkeys(NOISY, 0.1))
+    sim.reset()
+    out = []
+    for _ in range(steps):
+        sim.step(NO_COMMAND)
+        y = sim.sense()
+        out.append(np.concatenate([y["gyro"], y["accel"]], axis=1))
+    return np.array(out)
+
+
+def test_a_worlds_noise_does_not_depend_on_how_many_worlds_there_are(tmp_path):
+    few, many = noisy_run(tmp_path / "a", 4, 7), noisy_run(tmp_path / "b", 64, 7)
+    assert (few[:, 3] == many[:, 3]).all()
+    assert (few == many[:, :4]).all()
+
+
+def test_seeds_worlds_steps_and_streams_have_independent_noise(tmp_path):
+    one, two = noisy_run(tmp_path / "a", 300, 7), noisy_run(tmp_path / "b", 300, 8)
+    y = one[2:] - one[1:-1]
+
+    def correlation(a, b):
+        return abs(np.corrcoef(a.ravel(), b.ravel())[0, 1])
+
+    assert correlation(y, two[2:] - two[1:-1]) < 0.02  # seeds
+    assert correlation(y[:, :-1], y[:, 1:]) < 0.02  # worlds
+    assert correlation(y[..., :3], y[..., 3:]) < 0.02  # streams
+    assert correlation(y[:-2], y[2:]) < 0.02  # steps
+
+
+def test_the_same_seed_gives_the_same_noise(tmp_path):
+    assert (noisy_run(tmp_path / "a", 4, 7) == noisy_run(tmp_path / "b", 4, 7)).all()
+
+
+@pytest.mark.parametrize("kind", ["gyro_noise", "accel_bias", "imu_mounting", "force_noise", "force_drift"])
+def test_errors_of_a_sensor_the_robot_lacks_are_refused(kind):
+    with pytest.raises(InputError, match="no .* sensor|has no"):
+        Sim(load("servo"), Params(x=P[kind](low=0, high=0.1)))
