@@ -42,7 +42,8 @@ def rig(
     folder.mkdir(parents=True, exist_ok=True)
     model = f'<mujoco><compiler angle="radian"/><worldbody>{bodies}</worldbody></mujoco>'
     (folder / "model.xml").write_text(model, encoding="utf-8")
-    actuators = f'[[actuators]]\n{"" if "sites" in motor else "joints = " + chr(34) + ".*" + chr(34)}\n{motor}\n' if motor else ""
+    joints = "" if "sites" in motor else 'joints = ".*"'
+    actuators = f"[[actuators]]\n{joints}\n{motor}\n" if motor else ""
     text = f"""
 name = "rig"
 title = "a rig"

@@ -1,6 +1,6 @@
 """Robots small enough to have a closed form: a folder with a robot file and a model, written for one test.
 
-The time step is small and the contact plain unless a test says otherwise, so that what is left is the physics in question.
+The time step is small and the contact plain unless a test says otherwise, so that only the physics in question is left.
 """
 
 from pathlib import Path
@@ -43,8 +43,8 @@ def robot(
         f'<mujoco model="small"><compiler angle="radian"/><worldbody>{text}</worldbody></mujoco>'
     )
     head = {
-        "name": "small", "title": "small", "licence": "Apache-2.0", "model": "model.xml", "base": base, "height": height,
-        "ground": ground, "timestep": timestep, "control_dt": control_dt or timestep,
+        "name": "small", "title": "small", "licence": "Apache-2.0", "model": "model.xml", "base": base,
+        "height": height, "ground": ground, "timestep": timestep, "control_dt": control_dt or timestep,
     }  # fmt: skip
     lines = [f"{k} = {_toml(v)}" for k, v in head.items() if v is not None] + [
         f"joints = {list(joints)}",

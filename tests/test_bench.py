@@ -27,8 +27,8 @@ def own_cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("op", "value", "holds"), [
-    (">=", 0.85, True), (">=", 0.84, False), ("<=", 0.85, True), ("<=", 0.86, False), ("==", 0.85, True), ("==", 0.0, False),
-    (">=", None, None), (None, 1.0, None),
+    (">=", 0.85, True), (">=", 0.84, False), ("<=", 0.85, True), ("<=", 0.86, False), ("==", 0.85, True),
+    ("==", 0.0, False), (">=", None, None), (None, 1.0, None),
 ])  # fmt: skip
 def test_a_mark_holds_when_its_value_reaches_it(op, value, holds):
     assert Mark(name="speed", value=value, op=op, mark=0.85).holds is holds

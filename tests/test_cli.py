@@ -11,6 +11,7 @@ import pytest
 from surefoot import cli
 from surefoot.errors import InputError
 from surefoot.logs import Channel, Log
+from test_params_check import ROBOT, SHELF
 
 
 def shell(*words: str, code: str | None = None) -> subprocess.CompletedProcess:
@@ -133,12 +134,12 @@ def test_params_check_prints_every_param_and_exits_with_0(capsys):
 
 
 def test_params_check_names_a_planted_inert_param_and_exits_with_1(tmp_path, capsys):
-    file = tmp_path / "params.toml"
-    file.write_text('[params.cold]\nkind = "temperature"\nlow = 0.0\nhigh = 50.0\n')
-    assert cli.run(["params", "check", "servo", "--params", str(file)]) == 1
+    (tmp_path / "model.xml").write_text(SHELF)
+    (tmp_path / "robot.toml").write_text(ROBOT)
+    assert cli.run(["params", "check", str(tmp_path)]) == 1
     caught = capsys.readouterr()
     assert "INERT" in caught.out
-    assert "cold: no effect on servo" in caught.err
+    assert "shelf_softness: no effect on shelf" in caught.err
 
 
 def test_params_list_gives_kinds_or_a_robots_params(capsys):

@@ -1,4 +1,4 @@
-"""A world's e can always be read back: for every kind, what `apply` wrote is decoded from the engine's fields to 1e-12."""
+"""A world's e can always be read back: what `apply` wrote is decoded from the engine's fields to 1e-12."""
 
 import numpy as np
 import pytest

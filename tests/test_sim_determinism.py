@@ -4,9 +4,9 @@ import warnings
 
 import numpy as np
 import pytest
-from rigs import ENCODER, PENDULUM, WHEEL, rig
 
 import surefoot as sf
+from rigs import ENCODER, PENDULUM, WHEEL, rig
 from surefoot.params import CONSTRUCTORS as P
 from surefoot.params import Params
 from surefoot.sim import Sim
@@ -159,9 +159,12 @@ def own_gap(sim, scale=0.3, steps=40):
 
 
 def nothing(gap, rounding=0.0):
-    """Whether the gap is exactly zero, up to `rounding` relative to a channel's size; attitude is computed from it anew."""
+    """Whether the gap is exactly zero, or `rounding` relative to a channel's size; attitude is computed anew."""
     size = {"foot_force": 100.0, "accel": 100.0, "joint_torque": 10.0}
-    allowed = {name: rounding * size.get(name, 1.0) for name in gap} | {"quat": 1e-15 + rounding, "gravity": 1e-15 + rounding}
+    allowed = {name: rounding * size.get(name, 1.0) for name in gap} | {
+        "quat": 1e-15 + rounding,
+        "gravity": 1e-15 + rounding,
+    }
     return all(value <= allowed[name] for name, value in gap.items())
 
 
@@ -189,7 +192,9 @@ def test_laws_replay_without_a_gap(names):
     assert nothing(gap), gap
 
 
-@pytest.mark.parametrize("names", [("command_delay",), ("command_delay", "rate_limit"), ("sensor_delay", "sensor_period", "mass")])
+@pytest.mark.parametrize(
+    "names", [("command_delay",), ("command_delay", "rate_limit"), ("sensor_delay", "sensor_period", "mass")]
+)
 def test_delays_replay_without_a_gap_but_for_rounding(names):
     """A delay's share of a substep comes from the log's clock in one case and from the delay in the other."""
     sim = Sim(sf.load("go2"), Params(**{n: EVERYTHING[n] for n in names}), worlds=4, noise=False)

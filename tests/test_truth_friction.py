@@ -1,13 +1,13 @@
 """Truth tests of joint friction: the engine against a scalar integration of the friction-budget equations (BAM M1..M6).
 
-    τ_stop = I/dt dq + τ_m + τ_e        τ_f = -sign(τ_stop) min(|τ_stop|, F + D |dq|)
-    F = Kc + (Ks + Ksl |τ_m - τ_e|) exp(-|dq/vs|^a) + Kl |τ_m - τ_e| + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² while they oppose
+τ_stop = I/dt dq + τ_m + τ_e        τ_f = -sign(τ_stop) min(|τ_stop|, F + D |dq|)
+F = Kc + (Ks + Ksl |τ_m - τ_e|) exp(-|dq/vs|^a) + Kl |τ_m - τ_e| + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² while they oppose
 """
 
 import numpy as np
 import pytest
-from rigs import PENDULUM, WHEEL, rig
 
+from rigs import PENDULUM, WHEEL, rig
 from surefoot.params import CONSTRUCTORS as P
 from surefoot.params import Params
 from surefoot.sim import Sim
@@ -33,7 +33,8 @@ def budget(k, motor, load, rate):
 
 
 KINDS = (
-    "coulomb", "stribeck", "load_friction", "load_stribeck", "motor_friction", "external_friction", "quadratic_friction", "damping",
+    "coulomb", "stribeck", "load_friction", "load_stribeck", "motor_friction", "external_friction",
+    "quadratic_friction", "damping",
 )  # fmt: skip
 
 
@@ -82,7 +83,8 @@ def difference(folder, e, u=sway, q=0.5, steps=300):
 
 
 ALONE = {
-    "coulomb": [0.0, 0.1, 0.4], "damping": [0.0, 0.02, 0.1], "stribeck": [0.0, 0.1, 0.4], "load_friction": [0.0, 0.1, 0.3],
+    "coulomb": [0.0, 0.1, 0.4], "damping": [0.0, 0.02, 0.1], "stribeck": [0.0, 0.1, 0.4],
+    "load_friction": [0.0, 0.1, 0.3],
     "load_stribeck": [0.0, 0.1, 0.3], "motor_friction": [0.0, 0.1, 0.3], "external_friction": [0.0, 0.1, 0.3],
     "quadratic_friction": [0.0, 0.05, 0.15],
 }  # fmt: skip
@@ -102,7 +104,8 @@ MODELS = {
     "M4": {"coulomb": 0.05, "damping": 0.03, "stribeck": 0.05, "load_friction": 0.15, "load_stribeck": 0.1},
     "M5": {"coulomb": 0.05, "damping": 0.03, "stribeck": 0.05, "motor_friction": 0.2, "external_friction": 0.3},
     "M6": {
-        "coulomb": 0.05, "damping": 0.03, "stribeck": 0.05, "motor_friction": 0.1, "external_friction": 0.15, "quadratic_friction": 0.1
+        "coulomb": 0.05, "damping": 0.03, "stribeck": 0.05, "motor_friction": 0.1, "external_friction": 0.15,
+        "quadratic_friction": 0.1,
     },
 }  # fmt: skip
 
@@ -172,7 +175,9 @@ def test_load_friction_feels_the_load_of_a_contact(tmp_path):
         sim.step(np.array([-2.0]))  # the arm leans on the wall, which pushes back as hard
     assert np.abs(sim.truth()["joint_vel"]).max() < 1e-3
     budget_now = sim.engine.field("dof_frictionloss")[:, 0]
-    assert budget_now == pytest.approx([0.05 * 4.0, 0.2 * 4.0], rel=0.15)  # |motor - wall|, but for what friction carries
+    assert budget_now == pytest.approx(
+        [0.05 * 4.0, 0.2 * 4.0], rel=0.15
+    )  # |motor - wall|, but for what friction carries
 
 
 def test_stribeck_terms_of_base_and_load_have_their_own_speeds(tmp_path):

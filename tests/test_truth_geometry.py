@@ -1,4 +1,4 @@
-"""Geometry Params against forward kinematics done by hand, and against models compiled anew with the changed numbers."""
+"""Geometry Params against forward kinematics by hand, and against models compiled anew with the changed numbers."""
 
 import mujoco
 import numpy as np
@@ -97,7 +97,7 @@ def test_link_length_moves_what_hangs_at_the_end():
     sim.apply({"upper": s1, "lower": s2})
     q = np.array([0.4, -1.1])
     for w in range(3):
-        model, data = places(sim, w, q)
+        _, data = places(sim, w, q)
         angle = np.cumsum(q)
         step = np.stack([-np.sin(angle), 0 * angle, -np.cos(angle)], axis=1)  # a positive turn about y swings to -x
         elbow = [0, 0, 0.7] + 0.2 * s1[w] * step[0]
@@ -141,7 +141,7 @@ def test_a_tilted_axis_turns_the_tip_about_it(pendulum, axis, about):
     sim.apply({"tilt": tilt})
     for w in range(4):
         turned = Rotation.from_rotvec(tilt[w] * np.array(about)).apply([0, 1, 0])
-        tip = [0, 0, 1] + Rotation.from_rotvec(q * turned).apply([0, 0, -0.5])
+        tip = np.array([0, 0, 1]) + Rotation.from_rotvec(q * turned).apply([0, 0, -0.5])
         np.testing.assert_allclose(places(sim, w, [q])[1].site("tip").xpos, tip, atol=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""Inertia Params against pendulum periods, static torques and spins by hand, and against models compiled with the numbers."""
+"""Inertia Params against pendulum periods, static torques and spins, and models compiled with the numbers."""
 
 import mujoco
 import numpy as np
@@ -127,12 +127,15 @@ def test_free_fall_does_not_depend_on_mass_or_its_place(free):
 
 
 def test_a_changed_body_is_that_of_a_model_compiled_with_the_numbers():
-    """Mass matrix and gravity torques at random poses; the payload merged into the trunk by the parallel-axis theorem."""
+    """Mass matrix and gravity torques at random poses; the payload joins the trunk by the parallel-axis theorem."""
     params = sf.Params(
-        m=sf.mass("base", low=3, high=12), x=sf.com("base", low=-0.1, high=0.1, axis="x"), z=sf.com("base", low=-0.1, high=0.1, axis="z"),
-        load=sf.payload_mass("base", low=0, high=5, size=0.2), place=sf.payload_place("base", low=-0.3, high=0.3, size=0.2),
+        m=sf.mass("base", low=3, high=12),
+        x=sf.com("base", low=-0.1, high=0.1, axis="x"),
+        z=sf.com("base", low=-0.1, high=0.1, axis="z"),
+        load=sf.payload_mass("base", low=0, high=5, size=0.2),
+        place=sf.payload_place("base", low=-0.3, high=0.3, size=0.2),
         calf=sf.mass("FL_calf", low=0.1, high=1.0),
-    )  # fmt: skip
+    )
     sim = sf.Sim(sf.load("go2"), params, worlds=5)
     e = sim.params.prior().sample(5, 1)
     e["load"][4] = 0.0

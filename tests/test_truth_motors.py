@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from rigs import ENCODER, PENDULUM, TORQUE, WHEEL, rig
 
+from rigs import ENCODER, PENDULUM, TORQUE, WHEEL, rig
 from surefoot.errors import InputError
 from surefoot.params import CONSTRUCTORS as P
 from surefoot.params import Params
@@ -100,6 +100,20 @@ def test_velocity_motor_takes_kd(tmp_path):
     assert torque(sim, 2.0, speed=0.5)[:, 0] == pytest.approx(kd * 1.5)
 
 
+@pytest.mark.parametrize("limit", ["", "torque_limit = 2.0\n"])
+@pytest.mark.parametrize(
+    "motor", [PD, PD + WOUND, 'model = "torque"\n', 'model = "velocity"\nkd = 0.5\n', 'model = "voltage"\n' + WOUND]
+)
+def test_strength_reads_back_on_every_sort_of_motor(tmp_path, motor, limit):
+    params = {"strength": P["strength"](low=0.1, high=2)}
+    if motor == PD + WOUND:
+        params["R"] = P["resistance"](low=0.1, high=5)
+    sim = made(tmp_path, WHEEL, motor + limit, **params)
+    s = np.array([0.5, 1.0, 1.3])
+    sim.apply({"strength": s})
+    assert sim.e["strength"] == pytest.approx(s, rel=1e-12)
+
+
 # -------------------------------------------------------------------- windings
 
 
@@ -115,9 +129,7 @@ def test_torque_falls_with_speed_along_the_line_of_the_windings(tmp_path, speed)
 
 
 def test_resistance_and_voltage_set_stall_torque_and_no_load_speed(tmp_path):
-    sim = made(
-        tmp_path, WHEEL, PD + WOUND, R=P["resistance"](low=0.1, high=5), V=P["voltage"](low=1, high=50)
-    )
+    sim = made(tmp_path, WHEEL, PD + WOUND, R=P["resistance"](low=0.1, high=5), V=P["voltage"](low=1, high=50))
     ohm, volt = np.array([0.45, 0.9, 1.8]), np.array([6.0, 12.0, 24.0])
     sim.apply({"R": ohm, "V": volt})
     assert torque(sim, 1e3)[:, 0] == pytest.approx(K * volt / ohm)
@@ -146,7 +158,9 @@ def test_speed_limit_is_where_torque_ends(tmp_path):
 
 
 def test_voltage_motor_follows_its_line(tmp_path):
-    sim = made(tmp_path, WHEEL, 'model = "voltage"\n' + WOUND, s=P["strength"](low=0.1, high=2), V=P["voltage"](low=1, high=50))
+    sim = made(
+        tmp_path, WHEEL, 'model = "voltage"\n' + WOUND, s=P["strength"](low=0.1, high=2), V=P["voltage"](low=1, high=50)
+    )
     s, volt = np.array([0.5, 1.0, 1.3]), np.array([6.0, 12.0, 24.0])
     sim.apply({"s": s, "V": volt})
     for u, speed in ((3.0, 0.0), (3.0, 4.0), (100.0, 4.0), (-100.0, 4.0)):
@@ -157,14 +171,25 @@ def test_voltage_motor_follows_its_line(tmp_path):
 
 def test_voltage_without_supply_in_the_robot_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="voltage"):
-        made(tmp_path, WHEEL, f'model = "voltage"\ntorque_constant = {K}\nresistance = {R}\n', V=P["voltage"](low=1, high=50))
+        made(
+            tmp_path,
+            WHEEL,
+            f'model = "voltage"\ntorque_constant = {K}\nresistance = {R}\n',
+            V=P["voltage"](low=1, high=50),
+        )
 
 
 THREE = WHEEL + WHEEL.replace("wheel", "second") + WHEEL.replace("wheel", "third")
 
 
 def test_voltage_sag_drops_the_bus_at_stall(tmp_path):
-    sim = made(tmp_path, THREE, 'model = "pd"\nkp = 50.0\n' + LOCK + WOUND, sag=P["voltage_sag"](low=0, high=5), V=P["voltage"](low=1, high=50))
+    sim = made(
+        tmp_path,
+        THREE,
+        'model = "pd"\nkp = 50.0\n' + LOCK + WOUND,
+        sag=P["voltage_sag"](low=0, high=5),
+        V=P["voltage"](low=1, high=50),
+    )
     source = np.array([0.0, 0.1, 2.0])
     sim.apply({"sag": source})
     tau = torque(sim, np.array([1.0, 1.0, -1.0]))

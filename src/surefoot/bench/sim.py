@@ -89,9 +89,15 @@ def speed(size: Sizes) -> list[Mark]:
     sim = loaded_sim(robot, worlds=size.worlds)
     plain = build(dataclasses.replace(robot, sensors=()), Params()).model
     u = commands(sim, size.control_steps)
-    loops = {"sim": sim_loop(sim, u), "bare": bare_loop(sim.model, sim, u), "plain": bare_loop(plain, sim, u)}
+    loops = {
+        "sim": sim_loop(sim, u),
+        "bare": bare_loop(sim.model, sim, u),
+        "same e": bare_loop(sim.model, sim, u, e=True),
+        "plain": bare_loop(plain, sim, u),
+    }
     rates = take_turns(loops, rounds=size.rounds, control_steps=size.control_steps)
     same, beside_plain = ratio(rates, "sim", "bare"), ratio(rates, "sim", "plain")
+    same_e = ratio(rates, "sim", "same e")
     about = f"Go2, {size.worlds} worlds"
     marks = [
         Mark(
@@ -101,6 +107,10 @@ def speed(size: Sizes) -> list[Mark]:
         Mark(
             name="Sim / bare loop, plain Go2", value=beside_plain.median, op=">=", mark=0.70, goal=0.8,
             reference=f"mujoco.batch.Batch, position actuators, no sensors; {beside_plain.spread}",
+        ),
+        Mark(
+            name="Sim / bare loop, same model and e", value=same_e.median,
+            reference=f"mujoco.batch.Batch with Sim's fields in its worlds: what Sim itself costs; {same_e.spread}",
         ),
     ]  # fmt: skip
     for name, words in {"sim": "Sim", "bare": "bare loop, same model", "plain": "bare loop, plain Go2"}.items():

@@ -88,9 +88,16 @@ def sim_loop(sim: Sim, u: np.ndarray) -> Loop:
     return Loop(start=sim.reset, go=go, steps=sim.worlds * sim.substeps)
 
 
-def bare_loop(model: mujoco.MjModel, sim: Sim, u: np.ndarray) -> Loop:
-    """The engine alone, from the start state of `sim`: one model for all worlds, commands written, substeps stepped."""
+def bare_loop(model: mujoco.MjModel, sim: Sim, u: np.ndarray, *, e: bool = False) -> Loop:
+    """The engine alone, from the start state of `sim`: commands written, substeps stepped.
+
+    All worlds share one model, or with `e` have the fields that `sim` gave them.
+    """
     batch = Batch(model, sim.worlds, sim.engine.threads)
+    for name, values in sim.engine.expanded.items() if e else ():
+        batch.expand(name)[:] = values
+    if e:
+        batch.set_const(sim.engine.everyone)
     qpos, ctrl, start = batch.bind("qpos"), batch.bind("ctrl"), sim.start_qpos
 
     def begin() -> None:

@@ -1,6 +1,6 @@
 """Adam on one flat vector, and the learning rate that follows the Kullback-Leibler divergence.
 
-    m ← β1 m + (1 − β1) g      v ← β2 v + (1 − β2) g²      w ← w − η (m / (1 − β1^t)) / (sqrt(v / (1 − β2^t)) + ε)
+m ← β1 m + (1 − β1) g      v ← β2 v + (1 − β2) g²      w ← w − η (m / (1 − β1^t)) / (sqrt(v / (1 − β2^t)) + ε)
 """
 
 import math
@@ -22,7 +22,7 @@ class Adam:
         self.t = 0
 
     def step(self, rate: float) -> float:
-        """Take one step; returns the gradient's norm. A norm that is not finite changes nothing: the caller reports it."""
+        """Take one step; returns the gradient's norm. One that is not finite changes nothing: the caller reports it."""
         norm = self.grads.norm().item()
         if not math.isfinite(norm):
             return norm
@@ -52,7 +52,7 @@ class Rate:
     η ← max(floor, η / 1.5)   if KL > 2 target
     η ← min(ceiling, 1.5 η)   if KL < target / 2
 
-    The floor matters: with one that is too low, a few noisy updates end the training (the policy stands still for ever).
+    The floor matters: with one that is too low, a few noisy updates end the training and the policy stands still.
     """
 
     FACTOR = 1.5

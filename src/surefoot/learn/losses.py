@@ -1,8 +1,8 @@
 """The two losses of PPO with their gradients written out; autograd is the witness in the tests, not the worker.
 
-    ρ = π(a|o) / π_old(a|o)
-    L_π = mean w max(−A ρ, −A clip(ρ, 1 ± ε)) − c H                      w A comes in as `advantage`
-    L_V = mean max((v − R)², (v_old + clip(v − v_old, ±ε) − R)²)         in units of the critic
+ρ = π(a|o) / π_old(a|o)
+L_π = mean w max(−A ρ, −A clip(ρ, 1 ± ε)) − c H                      w A comes in as `advantage`
+L_V = mean max((v − R)², (v_old + clip(v − v_old, ±ε) − R)²)         in units of the critic
 """
 
 from typing import NamedTuple
@@ -65,7 +65,9 @@ def surrogate(
     return Surrogate(loss_, kl_, clipped, z.mul_(inverse).mul_(g[:, None]), d_log_std)
 
 
-def value_loss(v: Tensor, target: Tensor, old: Tensor, *, clip: float, count: int, keep: Tensor | None = None) -> tuple[float, Tensor]:
+def value_loss(
+    v: Tensor, target: Tensor, old: Tensor, *, clip: float, count: int, keep: Tensor | None = None
+) -> tuple[float, Tensor]:
     """L_V of rows and dL/dv; `keep` (rows,) bool leaves rows out."""
     move, error = v - old, v - target
     held = move.clamp(-clip, clip).add_(old).sub_(target)

@@ -1,6 +1,6 @@
 """Left-right symmetry as data: a mirrored robot in a mirrored situation does the mirrored thing.
 
-    M x = sign ∘ x[index],   M M x = x          π(M_a a | M_o o) = π(a | o),   V(M_s s) = V(s)
+M x = sign ∘ x[index],   M M x = x          π(M_a a | M_o o) = π(a | o),   V(M_s s) = V(s)
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,11 +26,15 @@ class Map:
         object.__setattr__(self, "sign", sign)
         width = len(index)
         if sign.shape != index.shape or sorted(index.tolist()) != list(range(width)) or not np.all(np.abs(sign) == 1):
-            raise InputError(f"a mirror map needs a permutation and as many signs of +1 or -1, given {index} and {sign}")
+            raise InputError(
+                f"a mirror map needs a permutation and as many signs of +1 or -1, given {index} and {sign}"
+            )
         twice = index[index]
         if not np.array_equal(twice, np.arange(width)) or not np.all(sign * sign[index] == 1):
             wrong = int(np.flatnonzero((twice != np.arange(width)) | (sign * sign[index] != 1))[0])
-            raise InputError(f"mirroring twice must give the original, but entry {wrong} does not return: check index and sign")
+            raise InputError(
+                f"mirroring twice must give the original, but entry {wrong} does not return: check index and sign"
+            )
 
     def __call__(self, x: Tensor) -> Tensor:
         """M x of rows x (..., n)."""

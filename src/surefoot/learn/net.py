@@ -3,8 +3,9 @@
     h' = GRU(x, h)                  only where memory > 0; h = 0 at the start of an episode
     a_0 = h' or x,   a_{i+1} = φ(W_i a_i + b_i),   y = W_n a_n + b_n
 
-Small networks on a CPU spend their time in the overhead of many small operations. Here the weights, their gradients and the
-optimiser's moments are flat vectors (a step of Adam is six operations), and the perceptron's backward pass is written out:
+Small networks on a CPU spend much of their time in the overhead of many small operations. Here the weights, their
+gradients and the optimiser's moments are flat vectors (a step of Adam is a handful of operations), and the perceptron's
+backward pass is written out:
 
     G_i = d_i^T a_i,   g_i = sum d_i,   d_{i−1} = φ'(a_i) ∘ (d_i W_i)
 
@@ -84,7 +85,12 @@ class Net:
     """The network of a Shape. `weights` and `grads` are flat; `parts` and `grad_parts` are named views of them."""
 
     def __init__(
-        self, shape: Shape, *, generator: torch.Generator | None = None, last: float = 1.0, device: torch.device | str = "cpu"
+        self,
+        shape: Shape,
+        *,
+        generator: torch.Generator | None = None,
+        last: float = 1.0,
+        device: torch.device | str = "cpu",
     ):
         self.shape = shape
         sizes = shape.parts()
@@ -179,7 +185,9 @@ class Net:
             for name, part in self.parts.items():
                 if name not in arrays or tuple(arrays[name].shape) != tuple(part.shape):
                     given = tuple(arrays[name].shape) if name in arrays else "nothing"
-                    raise InputError(f"weights {name!r} need shape {tuple(part.shape)}, given {given}: another network's file?")
+                    raise InputError(
+                        f"weights {name!r} need shape {tuple(part.shape)}, given {given}: another network's file?"
+                    )
                 part.copy_(torch.from_numpy(np.array(arrays[name])))
 
 

@@ -3,8 +3,8 @@
     π(a | o) = N(μ(z(o)), diag(σ²))       σ is the same in every state, log σ within fixed bounds
     V(s)     = mean_R + std_R · v(z(s))   in units of reward; the critic may see groups that the robot cannot sense
 
-Each has its own normaliser z and names the observation groups it reads, in order. A history is a group like any other (flat);
-with `memory` > 0 a GRU carries it instead.
+Each has its own normaliser z and names the observation groups it reads, in order. A history is a group like any other
+(flat); with `memory` > 0 a GRU carries it instead.
 """
 
 import json
@@ -91,7 +91,12 @@ class Policy(Reader):
         if not 0 < std_bounds[0] <= std <= std_bounds[1]:
             raise InputError(f"std {std:g} is outside its bounds {std_bounds}: choose one between them, both above 0")
         shape = Shape(
-            inputs=self.inputs, outputs=actions, hidden=tuple(hidden), activation=activation, memory=memory, extra=actions
+            inputs=self.inputs,
+            outputs=actions,
+            hidden=tuple(hidden),
+            activation=activation,
+            memory=memory,
+            extra=actions,
         )
         self.net = Net(shape, generator=generator, last=0.01, device=device)
         self.actions, self.memory = actions, memory
@@ -142,7 +147,7 @@ class Policy(Reader):
     # ---------------------------------------------------------------- arrays
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The whole policy as plain arrays: weights `net.*`, normaliser `normaliser.*`, and `about` (JSON text as bytes).
+        """The whole policy as plain arrays: weights `net.*`, `normaliser.*`, and `about` (JSON text as bytes).
 
         For a perceptron: z = clip((x − mean) / sqrt(var + eps), ±limit), then y = W x + b with the activation between.
         """
@@ -164,7 +169,8 @@ class Policy(Reader):
         low, high = about["log_std_bounds"]
         policy = cls(
             about["widths"], about["actions"], hidden=tuple(about["hidden"]), activation=about["activation"],
-            memory=about["memory"], std=math.exp((low + high) / 2), std_bounds=(math.exp(low), math.exp(high)), device=device,
+            memory=about["memory"], std=math.exp((low + high) / 2), std_bounds=(math.exp(low), math.exp(high)),
+            device=device,
         )  # fmt: skip
         policy.log_std_bounds = low, high
         policy.load(arrays)

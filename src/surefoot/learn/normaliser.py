@@ -2,9 +2,9 @@
 
     z = clip((x − mean) / sqrt(var + eps), ±limit)
 
-Batches are merged exactly (Chan's parallel form of Welford's recursion, in float64), so the statistics do not depend on how the
-rows were cut into batches. The learner moves the statistics between updates only: within one rollout and its update the policy
-is one fixed function, and the first ratio of new to old probabilities is exactly one.
+Batches are merged exactly (Chan's parallel form of Welford's recursion, in float64), so the statistics do not depend on
+how the rows were cut into batches. The learner moves the statistics between updates only: within one rollout and its
+update the policy is one fixed function, and the first ratio of new to old probabilities is one.
 """
 
 from collections.abc import Mapping

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Final(NamedTuple):
-    """Critic inputs at the time limits of one step: the states that are worth something although the episode stopped."""
+    """Critic inputs at the time limits of one step: states that are worth something although the episode stopped."""
 
     step: int
     worlds: Tensor  # (k,) ids
@@ -21,14 +21,14 @@ class Final(NamedTuple):
 
 
 class Rollout:
-    """`steps` transitions of every world. Row `steps` of the inputs and of `begins` belongs to the state after the last one.
+    """`steps` transitions of every world; row `steps` of inputs and `begins` belongs to the state after the last one.
 
     Attributes:
         actor, critic: raw inputs of the two networks, (steps + 1, worlds, n).
         action, mean: what was done and the mean it was drawn around, (steps, worlds, actions).
         reward: (steps, worlds).
         terminated, truncated: the two kinds of end, (steps, worlds) bool.
-        broken: transitions that must not be learned from, (steps, worlds) bool: the world said so, or a number was not finite.
+        broken: transitions not to be learned from, (steps, worlds) bool: the world said so, or a number was not finite.
         begins: an episode begins with this state, (steps + 1, worlds) bool.
         blind: this observation was not finite and was set to 0 to act on, (steps + 1, worlds) bool.
         finals: critic inputs at time limits.

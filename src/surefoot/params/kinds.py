@@ -51,7 +51,8 @@ _contact(
 _contact(
     "contact_damping",
     "1",
-    "Damping ratio of the contact: 1 does not bounce, less bounces.",
+    "Damping ratio of the contact: 1 bounces back with an eighth of the speed, less with more; below 1 its stiffness "
+    "stays that of `softness` at damping ratio 1.",
     fields=("geom_solref",),
     column=1,
     structural="priority",
@@ -60,8 +61,8 @@ _contact(
 _contact(
     "bounce",
     "1",
-    "Coefficient of restitution, written as the damping ratio of a spring that can only push; its stiffness stays "
-    "that of `softness` at damping ratio 1.",
+    "Coefficient of restitution, written as the damping ratio of a spring that can only push; its stiffness as for "
+    "contact_damping.",
     fields=("geom_solref",),
     column=1,
     structural="priority",

@@ -1,7 +1,7 @@
 """From a Robot and its Params to one compiled model: everything structural happens here, once.
 
-A numeric Param only needs a slot to write to. A structural one needs something in the model first: a contact dimension, a
-play joint, a motor with windings, a payload body, a bank of height fields. `build` makes all of that, and returns the
+A numeric Param only needs a slot to write to. A structural one needs something in the model first: a contact dimension,
+a play joint, a motor with windings, a payload body, a bank of height fields. `build` makes all of that, and returns the
 model with the names under which the rest of `sim` finds it again.
 """
 
@@ -20,7 +20,7 @@ from surefoot.sim.terrain import Terrain, add_terrain
 MOTOR_PARAMS = ("dcmotor", "thermal")
 LIMIT_SOLVER = {"solref_limit": [0.004, 1.0], "solimp_limit": [0.95, 0.99, 0.0005, 0.5, 2.0]}
 FRICTION_SOLVER = ([0.002, 1.0], [0.9999, 0.9999, 0.001, 0.5, 2.0])
-"""Time constant (the engine raises it to two steps) and impedance of dry friction in joints: as hard as the engine allows."""
+"""Time constant (raised to two steps by the engine) and impedance of dry friction: as hard as the engine allows."""
 GROUND = "ground"
 
 
@@ -136,11 +136,12 @@ def _geoms(spec: mujoco.MjSpec, param: Param) -> list[mujoco.MjsGeom]:
 
 def _priority(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
     """Let the matched geoms decide their contacts alone; what held between them and the ground becomes their own."""
-    ground = spec.geom(GROUND)
+    planes = [g for g in spec.worldbody.geoms if g.type == mujoco.mjtGeom.mjGEOM_PLANE]
+    ground = spec.geom(GROUND) or next(iter(planes), None)
     for geom in _geoms(spec, param):
         if geom.priority >= LEADING:
             continue
-        if ground is not None and geom.name != GROUND and geom.priority <= ground.priority < LEADING:
+        if ground is not None and geom.name != ground.name and geom.priority <= ground.priority < LEADING:
             equal = geom.priority == ground.priority
             mix = geom.solmix / (geom.solmix + ground.solmix) if equal else 0.0
             geom.friction = np.maximum(geom.friction, ground.friction) if equal else ground.friction

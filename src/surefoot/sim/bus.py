@@ -24,7 +24,9 @@ class Bus:
         wound = np.isin(motors.style, ["wound", "voltage"]) & (motors.nominal["voltage"] < 1e6)
         self.columns = np.flatnonzero(wound)
         if not len(self.columns):
-            raise InputError(f"voltage_sag: no motor of '{physics.built.robot.name}' has a supply voltage in its robot file")
+            raise InputError(
+                f"voltage_sag: no motor of '{physics.built.robot.name}' has a supply voltage in its robot file"
+            )
         self.ids = motors.ids[self.columns]
         self.pd = motors.style[self.columns] == "wound"
         joints = model.actuator_trnid[self.ids, 0]
@@ -49,7 +51,7 @@ class Bus:
 
     def _bound(self, ids: np.ndarray, V: np.ndarray) -> None:
         engine, (field, column) = self.physics.engine, self.physics.motors.slots["voltage"]
-        engine.field(field)[np.ix_(ids, self.ids[self.pd], [column])] = V[:, self.pd, None]
+        engine.field(field)[np.ix_(ids, self.ids[self.pd], np.array([column]))] = V[:, self.pd, None]
         engine.field("actuator_ctrlrange")[np.ix_(ids, self.ids[~self.pd])] = np.stack([-V, V], -1)[:, ~self.pd]
 
     def drop(self, control: np.ndarray, supply: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ ROUNDING = 1e-12
 """Least floor, relative to the channel: what is left of an effect after rounding."""
 WINDOWS = 8
 """Parts of the motion that are judged by themselves: contact and chaos raise the floor late, saturation comes late."""
-CROWD, SEEDS = 128, 3
+CROWD, SEEDS = 64, 3
 """Worlds and seeds in which a random Param is judged."""
 STANDS_OUT = 10.0
 """How many times its floor a change must be."""

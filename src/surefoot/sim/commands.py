@@ -1,8 +1,8 @@
 """What the motors receive: commands after transport delay, jitter, slew limit and rotor lag, one value a substep.
 
-A command u_k is held over its control period [k T, (k + 1) T). What reaches the motor at time t is u(t - d): in a substep
-[t, t + dt] its mean over [t - d, t - d + dt], so any delay acts exactly in the mean, not only whole steps. Live stepping and replay
-of a log use the same two functions, so a log replayed under its own e gives its own trajectory.
+A command u_k is held over its control period [k T, (k + 1) T). What reaches the motor at time t is u(t - d): in a
+substep [t, t + dt] its mean over [t - d, t - d + dt], so any delay acts exactly in the mean, not only whole steps. Live
+stepping and replay of a log take the same means, so a log replayed under its own e gives its own trajectory.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ class CommandLine:
         self.spin[ids] = u
 
     def retime(self, delay: np.ndarray) -> None:
-        """Plan the delays (worlds,) [s] of the next steps: which two commands meet in each substep, and their shares."""
+        """Plan the delays (worlds,) [s] of the next steps: which two commands meet in a substep, and their shares."""
         if not delay.any():
             self._plan = None
             return
@@ -57,18 +57,19 @@ class CommandLine:
         return a + share * (self.history[self._rows, newer] - a)
 
     def slew(self, control: np.ndarray, limit: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Follow `control` no faster than `limit` (worlds, width) [1/s] in the given columns."""
+        """Follow `control` no faster than `limit` (worlds, width) [1/s] in the given columns; means over substeps."""
         out = np.array(control)
         most = limit[:, columns] * self.dt
         now = self.slewed[:, columns]
         for j in range(out.shape[1]):
-            now = now + np.clip(out[:, j, columns] - now, -most, most)
-            out[:, j, columns] = now
+            move = np.clip(out[:, j, columns] - now, -most, most)
+            out[:, j, columns] = now + move * (1 - 0.5 * np.abs(move) / most)  # it arrives after |move| / most of it
+            now = now + move
         self.slewed[:, columns] = now
         return out
 
     def spin_up(self, control: np.ndarray, lag: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Rotors: speed s follows the command with time constant `lag`; thrust goes as s², here its mean over each substep.
+        """Rotors: speed s follows the command with time constant `lag`; thrust goes as s², its mean over each substep.
 
         s(t) = u + (s0 - u) x(t) with x = exp(-t / lag), so mean s² = u² + 2 u (s0 - u) mean x + (s0 - u)² mean x².
         """

@@ -16,7 +16,7 @@ AIR_DENSITY = 1.225
 
 
 class Disturbances:
-    """Forces on the base and torques at the joints, drawn and computed once a control step. Memory: the gust, (worlds, 3)."""
+    """Forces on the base and torques at the joints, once a control step. Memory: the gust, (worlds, 3)."""
 
     def __init__(self, physics: Physics, noise: Noise, control_dt: float, base: int | None, base_dof: int | None):
         self.physics, self.noise, self.dt = physics, noise, control_dt

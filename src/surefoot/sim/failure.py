@@ -33,8 +33,8 @@ class Failure:
     def save(self, path: Path) -> "Failure":
         """Write to an .npz file and return the Failure that names it."""
         values: dict[str, Any] = {
-            "world": self.world, "step": self.step, "robot": self.robot, "robot_hash": self.robot_hash, "state": self.state,
-            "control": self.control, **{f"e:{k}": v for k, v in self.e.items()},
+            "world": self.world, "step": self.step, "robot": self.robot, "robot_hash": self.robot_hash,
+            "state": self.state, "control": self.control, **{f"e:{k}": v for k, v in self.e.items()},
         }  # fmt: skip
         with replacing(path) as temporary, open(temporary, "wb") as file:
             np.savez(file, **values)
@@ -47,8 +47,8 @@ def load_failure(path: str | Path) -> Failure:
         with np.load(path, allow_pickle=False) as data:
             e = {k[2:]: data[k] for k in data.files if k.startswith("e:")}
             return Failure(
-                world=int(data["world"]), step=int(data["step"]), robot=str(data["robot"]), robot_hash=str(data["robot_hash"]),
-                e=e, state=data["state"], control=data["control"], file=str(path),
+                world=int(data["world"]), step=int(data["step"]), robot=str(data["robot"]),
+                robot_hash=str(data["robot_hash"]), e=e, state=data["state"], control=data["control"], file=str(path),
             )  # fmt: skip
     except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
         raise InputError(f"'{path}' is not the file of a failed world: {error}") from None
@@ -84,6 +84,7 @@ def sentence(found: list[Failure], worlds: int) -> str:
     values = ", ".join(f"{k}={np.ravel(v)[0]:.4g}" for k, v in list(first.e.items())[:6])
     where = f"; replay it from '{first.file}'" if first.file else ""
     return (
-        f"{len(found)} of {worlds} worlds ({shown}) left the numbers at control step {first.step} and are frozen until reset; "
-        f"world {first.world} had {values or 'the nominal e'}{where}. Lower the time step or narrow these bounds."
+        f"{len(found)} of {worlds} worlds ({shown}) left the numbers at control step {first.step} and are frozen until "
+        f"reset; world {first.world} had {values or 'the nominal e'}{where}. "
+        "Lower the time step or narrow these bounds."
     )

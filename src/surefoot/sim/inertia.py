@@ -6,8 +6,8 @@
     U(θ) = exp(α) [[exp d1, s12, s13, t1], [0, exp d2, s23, t2], [0, 0, exp d3, t3], [0, 0, 0, 1]]
     A = [[C, √m c], [0, √m]],   C Cᵀ = Σ about the centre of mass, C upper triangular
 
-After Rucker and Wensing, "Smooth parameterization of rigid-body inertia", 2022. A and B are written without forming J, whose
-large terms m c cᵀ would cost digits. Rows may be NumPy or torch arrays.
+After Rucker and Wensing, "Smooth parameterization of rigid-body inertia", 2022. A and B are written without forming J,
+whose large terms m c cᵀ would cost digits. Rows may be NumPy or torch arrays.
 """
 
 from typing import Any
@@ -69,7 +69,7 @@ def root(mass: Array, com: Array, principal: Array, quat: Array) -> Array:
 
 
 def from_root(B: Array) -> tuple[Array, Array, Array, Array]:
-    """Mass, centre of mass, principal inertias and their frame's quaternion of an upper triangular root B (..., 4, 4)."""
+    """Mass, centre of mass, principal inertias and their frame's quaternion of an upper root B (..., 4, 4)."""
     xp = array_api_compat.array_namespace(B)
     m = B[..., 3, 3]
     C = B[..., :3, :3]

@@ -1,7 +1,8 @@
 """Physics the engine has no field for, written into its fields before every substep.
 
-    friction   F = Kc + (Ks + Ksl |τ_m - τ_e|) exp(-|v/vs|^a) + Kl |τ_m - τ_e| + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² [opposed]
-               a budget the engine clips against the torque that would stop the joint (BAM M1..M6, after Duclusaud et al. 2025);
+    friction   F = Kc + Ks exp(-|v/vs|^a) + (Kl + Ksl exp(-|v/vsl|^al)) |τ_m - τ_e|
+                 + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² [while they oppose]
+               a budget the engine clips against the torque that would stop the joint (BAM M1..M6, Duclusaud 2025);
                τ_m, τ_e: torques of the motor and of gravity, motion and contacts on the joint in the substep before
     sag        V = V0 - R_source Σ |i|                                     V bounds the motors' drive voltage (bus.py)
     ground     μ of a geom: × patch on the dark squares of the floor, × static while it slides slower than `speed`
@@ -70,12 +71,14 @@ class Laws:
         if "ground_law" in self.names:
             self.last_pos[ids] = np.nan
             t["friction_scale"][np.ix_(ids, self.geoms)] = 1.0
-            field("geom_friction")[np.ix_(ids, self.geoms, [0])] = t["friction_base"][np.ix_(ids, self.geoms)][..., None]
+            field("geom_friction")[np.ix_(ids, self.geoms, np.array([0]))] = t["friction_base"][
+                np.ix_(ids, self.geoms)
+            ][..., None]
         if "vibration_law" in self.names:
             field("opt.gravity")[ids] = gravity_vector(t["gravity"][ids], t["slope"][ids])
 
     def act(self, dt: float, control: np.ndarray) -> None:
-        """Write what the laws ask for into the engine's fields, for the substep of length dt that follows under `control`."""
+        """Write what the laws ask for into the engine's fields, for the substep of length dt under `control`."""
         with np.errstate(invalid="ignore", over="ignore"):  # worlds that blew up are named elsewhere
             for name in self.names:
                 getattr(self, f"_{name}")(dt, control)
@@ -93,10 +96,10 @@ class Laws:
         p.engine.field("dof_frictionloss")[:, self.dofs] = force
 
     def _external(self, v: np.ndarray) -> np.ndarray:
-        """Torque of gravity, motion, contacts and joint limits on the joints in the last substep, (worlds, joints) [N·m].
+        """Torque of gravity, motion, contacts and limits on the joints in the last substep, (worlds, joints) [N·m].
 
-        The engine gives contact and dry friction in one sum. Without contact that sum is dry friction alone; with contact, a joint
-        that moves has used up its friction, and one that stands still is taken to have used none.
+        The engine gives contact and dry friction in one sum. Without contact that sum is dry friction alone; with
+        contact, a joint that moves has used up its friction, and one that stands still is taken to have used none.
         """
         engine = self.physics.engine
         sum_of_both = engine.derived("qfrc_constraint")[:, self.dofs]

@@ -1,11 +1,11 @@
-"""Motors: from what is known about a motor (gains, limit, strength, windings) to the engine's actuator fields, and back.
+"""Motors: from what is known about a motor (gains, limit, strength, windings) to the engine's fields, and back.
 
     pd         τ = clip(s (kp (u - q) - kd dq), ±s limit)                       s: strength
     wound pd   the same, and the drive's voltage (R/K) τ + K dq bounded by the supply: torque falls with speed
     voltage    τ = s K/R (u - K dq)
 
-The tables hold the motor's own figures; the engine's fields hold their products. `decode` inverts them exactly, which needs a
-torque limit wherever strength stands beside another gain.
+The tables hold the motor's own figures; the engine's fields hold their products. `decode` inverts them exactly, which
+needs a torque limit wherever strength stands beside another gain.
 """
 
 from collections.abc import Callable
@@ -103,7 +103,7 @@ class Motors:
         return (*ideal, "actuator_dynprm", "actuator_ctrlrange") if self.slots else ideal
 
     def check(self, kinds: dict[str, np.ndarray]) -> None:
-        """Refuse Params (kind -> motor columns) that cannot act on a motor, or cannot be told apart in the engine's fields."""
+        """Refuse Params (kind -> motor columns) that cannot act on a motor, or cannot be told apart in its fields."""
         for kind, columns in kinds.items():
             for i in columns:
                 name, style, unlimited = self.names[i], self.style[i], not np.isfinite(self.nominal["torque_limit"][i])
@@ -118,7 +118,9 @@ class Motors:
                         f"'{name}' has no torque limit in its robot file, so none can be varied: give it one"
                     )
                 if kind == "voltage" and not np.isfinite(self.nominal["voltage"][i]):
-                    raise InputError(f"'{name}' has no supply voltage in its robot file, so none can be varied: give it one")
+                    raise InputError(
+                        f"'{name}' has no supply voltage in its robot file, so none can be varied: give it one"
+                    )
                 beside = {other for other, others in kinds.items() if i in others} - {"strength"}
                 if kind == "strength" and "torque_limit" in beside:
                     raise InputError("strength scales the torque limit: give strength or torque_limit, not both")
@@ -126,7 +128,7 @@ class Motors:
                     raise InputError(
                         "strength of a voltage motor acts as a resistance: give strength or resistance, not both"
                     )
-                if kind == "strength" and style in ("pd", "wound") and unlimited and beside & {"kp", "kd"}:
+                if kind == "strength" and style in ("pd", "wound", "velocity") and unlimited and beside & {"kp", "kd"}:
                     raise InputError(
                         f"strength and gains of '{name}' cannot be told apart without a torque limit: give it one"
                     )
@@ -140,13 +142,13 @@ class Motors:
             cols = np.flatnonzero(self.style == style)
             ids = self.ids[cols]
             if style == "pd":
-                gain[at(rows, ids, [0])] = (s * t["kp"])[:, cols, None]
-                bias[at(rows, ids, [1, 2])] = -np.stack([s * t["kp"], s * t["kd"]], -1)[:, cols]
+                gain[at(rows, ids, np.array([0]))] = (s * t["kp"])[:, cols, None]
+                bias[at(rows, ids, np.array([1, 2]))] = -np.stack([s * t["kp"], s * t["kd"]], -1)[:, cols]
             elif style == "velocity":
-                gain[at(rows, ids, [0])] = (s * t["kd"])[:, cols, None]
-                bias[at(rows, ids, [2])] = -(s * t["kd"])[:, cols, None]
+                gain[at(rows, ids, np.array([0]))] = (s * t["kd"])[:, cols, None]
+                bias[at(rows, ids, np.array([2]))] = -(s * t["kd"])[:, cols, None]
             elif style in ("torque", "rotor"):
-                gain[at(rows, ids, [0])] = (s * self.gain)[:, cols, None]
+                gain[at(rows, ids, np.array([0]))] = (s * self.gain)[:, cols, None]
             elif style in ("wound", "voltage"):
                 self._write_wound(field, t, rows, cols, style)
         limited = np.flatnonzero(np.isfinite(self.nominal["torque_limit"]))
@@ -165,7 +167,7 @@ class Motors:
             field("actuator_ctrlrange")[np.ix_(rows, self.ids[bounded])] = np.stack([-V, V], -1)
         for name, value in values.items():
             where, column = self.slots[name]
-            field(where)[np.ix_(rows, self.ids[cols], [column])] = value[:, cols, None]
+            field(where)[np.ix_(rows, self.ids[cols], np.array([column]))] = value[:, cols, None]
 
     def decode(self, field: Callable[[str], np.ndarray], kinds: set[str]) -> dict[str, np.ndarray]:
         """Tables (worlds, motors) as the engine's fields have them; `kinds` says which of them are unknowns."""
@@ -177,20 +179,18 @@ class Motors:
         for name, (where, column) in self.slots.items():
             wound[name] = field(where)[:, self.ids, column]
         s = np.ones_like(limit)
+        pd, velocity, is_wound = (self.style == name for name in ("pd", "velocity", "wound"))
+        ideal = np.isin(self.style, ["torque", "rotor"])
         if "strength" in kinds:
             nominal = self.nominal["torque_limit"]
-            by_gain = np.where(
-                np.isin(self.style, ["torque", "rotor"]),
-                gain[..., 0] / self.gain,
-                _ratio(gain[..., 0], self.nominal["kp"]),
-            )
+            reference = np.select([ideal, velocity], [self.gain, self.nominal["kd"]], self.nominal["kp"])
+            by_gain = _ratio(np.where(is_wound, wound.get("kp", 1.0), gain[..., 0]), reference)
             s = np.where(limited, _ratio(limit, nominal), by_gain)
             voltage = self.style == "voltage"
             if voltage.any():
                 s = np.where(voltage, _ratio(self.nominal["resistance"], wound["resistance"]), s)
         out["strength"] = s
         out["torque_limit"] = np.where(limited, limit / s, np.inf)
-        pd, velocity, is_wound = (self.style == name for name in ("pd", "velocity", "wound"))
         out["kp"] = np.where(pd, gain[..., 0] / s, out["kp"])
         out["kd"] = np.where(pd | velocity, -bias[..., 2] / s, out["kd"])
         for name in ("kp", "kd"):

@@ -6,9 +6,11 @@ is the same in a Sim of 32 worlds as in one of 4096, and a snapshot needs no gen
 
 import numpy as np
 
+from surefoot.errors import InputError
+
 STREAMS = (
-    "encoder", "velocity", "gyro", "accel", "gyro_walk", "accel_walk", "force", "torque_sensor", "dropout", "sensor_jitter",
-    "command_jitter", "push", "gust", "torque", "reset", "user",
+    "encoder", "velocity", "gyro", "accel", "gyro_walk", "accel_walk", "force", "torque_sensor", "dropout",
+    "sensor_jitter", "command_jitter", "push", "gust", "torque", "reset", "user",
 )  # fmt: skip
 _STREAM = {name: index for index, name in enumerate(STREAMS)}
 
@@ -17,6 +19,8 @@ class Noise:
     """Random numbers for all worlds, keyed by (seed, stream, step, world)."""
 
     def __init__(self, seed: int, worlds: int):
+        if not 0 <= int(seed) < 2**63:
+            raise InputError(f"seed={seed} must be a whole number from 0 to 2**63 - 1")
         self.seed, self.worlds = int(seed), worlds
         self._bits = np.random.Philox(key=np.zeros(2, dtype=np.uint64))
         self._draw = np.random.Generator(self._bits)

@@ -1,7 +1,7 @@
 """e becomes physics here, and only here: `write` puts values into the engine's fields, `read` decodes them again.
 
-The functions of every kind are in writers.py. Tables ("sim.*") are arrays of Sim's own for what the engine has no field for: sensors, delays, disturbances, and
-the motors' figures before they are multiplied together (motors.py).
+The functions of every kind are in writers.py. Tables ("sim.*") are arrays of Sim's own for what the engine has no field
+for: sensors, delays, disturbances, and the motors' figures before they are multiplied together (motors.py).
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
-"""Params that could not act on this robot, or whose effect could not be told from another's: refused by name, not left inert.
+"""Params that could not act on this robot, or whose effect could not be told from another's, are refused by name.
 
-One rule a kind: it looks at the built model and raises an InputError; `refuse` puts the Param's name before its sentence.
+Otherwise they would be silently inert. A rule looks at the built model and raises an InputError; `refuse` puts the
+Param's name before its sentence.
 """
 
 from collections.abc import Callable, Mapping
@@ -131,7 +132,7 @@ def _sensed(*kinds: str) -> Rule:
     def rule(built: Built, s: Slots) -> None:
         if not any(sensor.kind in kinds for sensor in built.robot.sensors):
             raise InputError(
-                f"robot '{built.robot.name}' has no sensor of kind {' or '.join(kinds)} that {s.param.kind} could act on"
+                f"robot '{built.robot.name}' has no sensor of kind {' or '.join(kinds)} for {s.param.kind} to act on"
             )
 
     return rule
@@ -149,8 +150,8 @@ def _one_side(built: Built, slots: Mapping[str, Slots]) -> None:
             other = owners.get(not side)
             if other is not None and (other != name or s.param.each):
                 raise InputError(
-                    f"params '{other}' and '{name}' act on both sides of a contact with the ground, and only one side can "
-                    f"decide its {s.param.kind}: keep the ground or what touches it"
+                    f"params '{other}' and '{name}' act on both sides of a contact with the ground, but only one side "
+                    f"can decide its {s.param.kind}: keep the ground or what touches it"
                 )
             owners[side] = name
 

@@ -300,7 +300,13 @@ def read_records(
         if period.any():
             safe = np.where(period > 0, period, 1.0)
             age = age + np.where(period > 0, np.maximum((after + 1e-9) % safe - 1e-9, 0.0), 0.0)
-        read = _read(sim, name, View(**dict(zip(RECORDS, sampled(sim, records, after - age, RECORDS), strict=True))), after, noise)
+        read = _read(
+            sim,
+            name,
+            View(**dict(zip(RECORDS, sampled(sim, records, after - age, RECORDS), strict=True))),
+            after,
+            noise,
+        )
         if out is None:
             out = read
         else:

@@ -6,9 +6,9 @@
     quat, gravity   attitude of the IMU against gravity, mounting included
     force     f_m = f + σ n + drift (temperature - 25 °C)
 
-A sensor delivers at every control step what it sampled at floor(t / period) period - delay - jitter; a lost reading repeats the last,
-and between two samples the reading stays, noise and all.
-Every function works on the last two axes (worlds, columns), so that a whole replay (samples, worlds, columns) is read in one call.
+A sensor delivers at every control step what it sampled at floor(t / period) period - delay - jitter; a lost reading
+repeats the last, and between two samples the reading stays, noise and all. Every function works on the last two axes
+(worlds, columns), so that a whole replay (samples, worlds, columns) is read in one call.
 """
 
 from collections.abc import Mapping
@@ -274,7 +274,7 @@ class Sensors:
         return stays
 
     def difference(self, readings: Readings, step: int) -> None:
-        """Where speed is had by differencing, replace joint_vel by the change of the delivered angle over the control step."""
+        """Where speed is had by differencing, joint_vel is the change of the delivered angle over the control step."""
         if step != self.angle_step:
             self.angles[:, 1] = self.angles[:, 0]
             self.angle_step[...] = step

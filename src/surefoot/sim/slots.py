@@ -10,8 +10,8 @@ from surefoot.params import Param, Params
 from surefoot.sim.build import PLAY, SPRING, Built, flex_name, matching, payload_name
 
 MOTOR_TABLES = (
-    "strength", "kp", "kd", "torque_limit", "torque_constant", "resistance", "voltage", "speed_limit", "cogging", "thermal",
-    "rate_limit", "rotor_lag",
+    "strength", "kp", "kd", "torque_limit", "torque_constant", "resistance", "voltage", "speed_limit", "cogging",
+    "thermal", "rate_limit", "rotor_lag",
 )  # fmt: skip
 """Kinds whose table has a column per actuator; the other joint tables have one per joint."""
 
@@ -32,11 +32,14 @@ class Slots:
     @property
     def key(self) -> set[tuple[str, int, object]]:
         """What the Param occupies; two Params of a Sim may not share any of it."""
-        kind, column = self.param.kind, self.param.about.column
+        kind = self.param.kind
+        column: object = self.param.about.column
+        keys: set[tuple[str, int, object]]
         if kind in ("com", "slope"):
             column = self.param.options["axis"]
         if kind in ("link_length", "sole_wear"):
-            return {(kind, int(i), column) for i in self.ids} | {("position", i, None) for i in self.moved}
+            keys = {(kind, int(i), column) for i in self.ids}
+            return keys | {("position", i, None) for i in self.moved}
         keys = {(SHARED.get(kind, kind), int(i), column) for i in self.ids}
         if kind == "inertia":
             keys |= {("com", int(i), axis) for i in self.ids for axis in "xyz"}
@@ -132,7 +135,7 @@ def resolve_all(built: Built, params: Params) -> dict[str, Slots]:
         for key in slots.key:
             if key in owner:
                 raise InputError(
-                    f"params '{owner[key]}' and '{name}' both act on the {key[0]} of '{slots.names[0]}': keep one of them"
+                    f"params '{owner[key]}' and '{name}' both act on the {key[0]} of '{slots.names[0]}': keep one"
                 )
             owner[key] = name
         out[name] = slots

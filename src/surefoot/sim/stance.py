@@ -1,6 +1,6 @@
 """Where a robot starts: as high over the ground as its robot file says, whatever e made of its legs and of the ground.
 
-    rise = max over feet of (height of the ground under the foot - lowest point of the foot) + clearance of the nominal robot
+    rise = max over feet of (ground under the foot - lowest point of the foot) + clearance of the nominal robot
 
 Without it a longer leg, a worn sole, an offset joint or a bump would start a world inside the ground, or above it.
 """
@@ -39,7 +39,7 @@ class Stance:
 
     def settle(self, rows: np.ndarray) -> None:
         """Raise or lower the bases of worlds that have just been put into the start pose."""
-        if not self.shaped:
+        if not self.shaped or self.base_q is None:
             return
         engine = self.physics.engine
         engine.forward(rows)
@@ -58,7 +58,7 @@ class Stance:
         return terrain.height(field, xy)
 
     def _depth(self, mat: np.ndarray, size: np.ndarray) -> np.ndarray:
-        """How far the feet reach below their centres [m], (rows, k), from frames (rows, k, 9) and sizes (rows, k, 3)."""
+        """How far the feet reach below their centres [m], (rows, k), of frames (rows, k, 9), sizes (rows, k, 3)."""
         up = mat.reshape(*mat.shape[:2], 3, 3)[..., 2, :]  # the world's z axis in the geom's frame
         shape = self.physics.built.model.geom_type[self.feet]
         sphere, capsule = (shape == int(t) for t in (mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_CAPSULE))

@@ -1,7 +1,7 @@
 """The last substeps of every world, so that a sensor can deliver what it sampled some time ago.
 
-A reading of age a is the state at t - a, linear between the two substeps around it; native sensor data (accelerations, forces) belong
-to the substep that ended there.
+A reading of age a is the state at t - a, linear between the two substeps around it; native sensor data (accelerations,
+forces) belong to the substep that ended there.
 """
 
 from typing import TYPE_CHECKING

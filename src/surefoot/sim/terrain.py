@@ -30,7 +30,7 @@ class Terrain:
     def height(self, field: np.ndarray, xy: np.ndarray) -> np.ndarray:
         """Ground height [m] under points xy (worlds, k, 2) on each world's field (worlds,), (worlds, k).
 
-        Every cell is two triangles, as in the engine: its diagonal runs from the corner at low x and y to that at high x and y.
+        Every cell is two triangles, as in the engine; its diagonal joins the corners of low x, y and of high x, y.
         """
         n = self.heights.shape[1]
         s = np.clip((xy + self.extent) / (2 * self.extent) * (n - 1), 0, n - 1 - 1e-9)
@@ -70,8 +70,8 @@ def add_terrain(spec: mujoco.MjSpec, param: Param, ground: str) -> Terrain:
     plane = spec.geom(ground)
     plane.name, plane.pos = BELOW, [0.0, 0.0, -0.5]
     spec.worldbody.add_geom(
-        name=ground, type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname=f"{FIELD}0", friction=plane.friction, rgba=plane.rgba,
-        material=plane.material,
+        name=ground, type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname=f"{FIELD}0", friction=plane.friction,
+        rgba=plane.rgba, material=plane.material,
     )  # fmt: skip
     heights = np.stack([shape.astype(np.float32).astype(float) * height for height in param.choices])
     return Terrain(choices=param.choices, heights=heights, extent=float(options["extent"]))

@@ -1,8 +1,8 @@
 """How each kind of Param is written into the engine's fields, and decoded from them: a pair of functions a kind.
 
-A kind that is held plainly (one column of one field, or a table of Sim) has the pair `PLAIN`; the others stand in `SPECIAL`.
-write(physics, slots, rows, v): v is (rows, targets) or (rows, targets, components). read(physics, slots): the same for all worlds.
-Writing what was read changes nothing, for every kind.
+A kind that is held plainly (one column of one field, or a table of Sim) has the pair `PLAIN`; the others stand in
+`SPECIAL`. write(physics, slots, rows, v) takes v as (rows, targets) or (rows, targets, components), and
+read(physics, slots) gives the same for all worlds. Writing what was read changes nothing, for every kind.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ def _write_plain(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> Non
     elif column is None:
         a[np.ix_(rows, s.ids)] = v
     else:
-        a[np.ix_(rows, s.ids, [column])] = v[..., None]
+        a[rows[:, None], s.ids, column] = v
 
 
 def _read_plain(p: "Physics", s: Slots) -> np.ndarray:
@@ -65,7 +65,7 @@ PLAIN = (_write_plain, _read_plain)
 def _write_friction(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
     at = np.ix_(rows, s.ids)
     p.tables["friction_base"][at] = v
-    p.engine.field("geom_friction")[np.ix_(rows, s.ids, [0])] = (v * p.tables["friction_scale"][at])[..., None]
+    p.engine.field("geom_friction")[rows[:, None], s.ids, 0] = v * p.tables["friction_scale"][at]
 
 
 def _read_friction(p: "Physics", s: Slots) -> np.ndarray:
@@ -76,23 +76,30 @@ def _read_friction(p: "Physics", s: Slots) -> np.ndarray:
 
 
 def _slowed(p: "Physics", ids: np.ndarray) -> np.ndarray:
-    """Time constant over softness, (worlds, k): 1 / min(ζ, 1) where bounce is an unknown, so that stiffness stays; else 1."""
-    bounces = np.isin(ids, p.targets("bounce"))
-    return 1.0 / np.where(bounces, np.minimum(p.engine.field("geom_solref")[:, ids, 1], 1.0), 1.0)
+    """Time constant over softness, (worlds, k): 1 / min(ζ, 1) where damping is an unknown, else 1.
+
+    The engine's stiffness is 1 / (T ζ)²: with T held, a bouncy contact is too stiff for any time step and gains energy.
+    """
+    damped = np.isin(ids, np.concatenate([p.targets("bounce"), p.targets("contact_damping")]))
+    return 1.0 / np.where(damped, np.minimum(p.engine.field("geom_solref")[:, ids, 1], 1.0), 1.0)
 
 
 def _write_softness(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
-    p.engine.field("geom_solref")[np.ix_(rows, s.ids, [0])] = (v * _slowed(p, s.ids)[rows])[..., None]
+    p.engine.field("geom_solref")[rows[:, None], s.ids, 0] = v * _slowed(p, s.ids)[rows]
 
 
 def _read_softness(p: "Physics", s: Slots) -> np.ndarray:
     return p.engine.field("geom_solref")[:, s.ids, 0] / _slowed(p, s.ids)
 
 
-def _write_bounce(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
+def _write_damping_ratio(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
     soft = _read_softness(p, s)[rows]
-    p.engine.field("geom_solref")[np.ix_(rows, s.ids, [1])] = restitution.damping_ratio(v)[..., None]
+    p.engine.field("geom_solref")[rows[:, None], s.ids, 1] = v
     _write_softness(p, s, rows, soft)
+
+
+def _write_bounce(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
+    _write_damping_ratio(p, s, rows, restitution.damping_ratio(v))
 
 
 def _read_bounce(p: "Physics", s: Slots) -> np.ndarray:
@@ -100,7 +107,7 @@ def _read_bounce(p: "Physics", s: Slots) -> np.ndarray:
 
 
 def _write_wear(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
-    p.engine.field("geom_pos")[np.ix_(rows, s.ids, [2])] = (p.engine.nominal("geom_pos")[s.ids, 2] + v)[..., None]
+    p.engine.field("geom_pos")[rows[:, None], s.ids, 2] = p.engine.nominal("geom_pos")[s.ids, 2] + v
 
 
 def _read_wear(p: "Physics", s: Slots) -> np.ndarray:
@@ -183,9 +190,7 @@ def _read_mass(p: "Physics", s: Slots) -> np.ndarray:
 
 def _write_com(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
     axis = "xyz".index(s.param.options["axis"])
-    p.engine.field("body_ipos")[np.ix_(rows, s.ids, [axis])] = (p.engine.nominal("body_ipos")[s.ids, axis] + v)[
-        ..., None
-    ]
+    p.engine.field("body_ipos")[rows[:, None], s.ids, axis] = p.engine.nominal("body_ipos")[s.ids, axis] + v
 
 
 def _read_com(p: "Physics", s: Slots) -> np.ndarray:
@@ -273,6 +278,7 @@ def _read_terrain(p: "Physics", s: Slots) -> np.ndarray:
 SPECIAL: dict[str, tuple[Any, Any]] = {
     "friction": (_write_friction, _read_friction),
     "softness": (_write_softness, _read_softness),
+    "contact_damping": (_write_damping_ratio, _read_plain),
     "bounce": (_write_bounce, _read_bounce),
     "sole_wear": (_write_wear, _read_wear),
     "link_length": (_write_length, _read_length),

@@ -1,0 +1,347 @@
+"""The training loop: act, step, store, update; and everything that makes it survive: checkpoints, a diary, a NaN guard.
+
+A run stopped at any moment, by kill -9 too, and started again gives the same bits as one that was never interrupted: a
+checkpoint holds weights, moments, normalisers, random numbers, counters and the worlds themselves.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot.errors import InputError
+from surefoot.files import replacing
+from surefoot.learn import checkpoint
+from surefoot.learn.clock import Clock
+from surefoot.learn.episodes import Ended, Episodes
+from surefoot.learn.journal import Journal
+from surefoot.learn.learner import Learner
+from surefoot.learn.mirror import Mirror
+from surefoot.learn.networks import Policy, part
+from surefoot.learn.ppo import PPO
+from surefoot.learn.progress import Progress, Say
+from surefoot.learn.rollout import Rollout
+from surefoot.learn.runs import CHECKPOINT, Run, check_same, load_run, read_config, versions, write_config
+
+if TYPE_CHECKING:
+    from surefoot.tasks.world import Outcome
+
+MOST_BROKEN_FILES = 8
+"""Files of broken transitions that one run writes; later ones are only counted."""
+
+
+class Worlds(Protocol):
+    """What a learner steps; `surefoot.tasks.World` is one."""
+
+    worlds: int
+    actions: int
+    widths: dict[str, int]
+
+    def reset(self) -> dict[str, Tensor]:
+        """Begin an episode in every world: observations (worlds, n) by group."""
+        ...
+
+    def step(self, a: Tensor, /) -> "Outcome":
+        """Act in every world; ended episodes begin anew."""
+        ...
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Everything that decides what happens next."""
+        ...
+
+    def restore(self, snapshot: Mapping[str, np.ndarray], /) -> None:
+        """Go back to a snapshot, bit for bit."""
+        ...
+
+
+class Listener(Protocol):
+    """Who chooses e or weighs episodes while the training runs (`surefoot.randomize`)."""
+
+    def hear(self, ended: Ended, /) -> Mapping[str, float] | None:
+        """Take in the episodes of one rollout; numbers given back go into the diary."""
+        ...
+
+    def weights(self, rollout: Rollout, /) -> Tensor | None:
+        """Emphasis on transitions in the policy's loss, (steps, worlds) or (worlds,); None: all alike."""
+        ...
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Everything that decides what it does next."""
+        ...
+
+    def restore(self, snapshot: Mapping[str, np.ndarray], /) -> None:
+        """Go back to a snapshot; called before the worlds are restored."""
+        ...
+
+
+Evaluate = Callable[[Policy], Mapping[str, float]]
+Stop = Callable[[Mapping[str, Any]], bool]
+
+
+def train(
+    world: Worlds,
+    ppo: PPO | None = None,
+    *,
+    run: str | Path,
+    steps: int,
+    seed: int = 0,
+    evaluate: Evaluate | None = None,
+    every: int = 250_000,
+    stop: Stop | None = None,
+    randomize: Listener | None = None,
+    mirror: Mirror | None = None,
+    about: Mapping[str, Any] | None = None,
+    resume: bool = True,
+    threads: int = 2,
+    save_every: float = 30.0,
+    say: Say | None = None,
+) -> Run:
+    """Train a policy in `world` and keep it in the folder `run`.
+
+    Args:
+        world: what to learn on.
+        ppo: settings; None: the defaults.
+        run: folder of the run; created.
+        steps: transitions to learn from, all worlds together.
+        seed: of the first weights, the actions' noise and the order of minibatches.
+        evaluate: called with a frozen copy of the policy every `every` steps and at the end; its numbers go into the
+            diary as "evaluate/NAME". Its time is not training time. It must use a world of its own.
+        every: steps between evaluations.
+        stop: called with each update's record (the latest evaluation included); true ends the training early, for good:
+            a run stopped this way goes on only if it is resumed without `stop`.
+        randomize: hears of ended episodes, may weigh transitions; its state is part of the checkpoint.
+        mirror: left-right symmetry of observations and actions: every transition is learned from twice.
+        about: what config.json should say besides (task, robot, contract, hashes).
+        resume: go on from a checkpoint in `run` if there is one; False begins anew.
+        threads: CPU threads of the update; rollouts use one for the networks.
+        save_every: seconds between checkpoints; one is written at the end as well.
+        say: receives progress lines; None: standard error.
+    """
+    if steps < 1 or every < 1 or threads < 1:
+        raise InputError(f"steps, every and threads must be at least 1, given {steps}, {every} and {threads}")
+    training = _Training(
+        world, ppo or PPO(), folder=Path(run), seed=seed, randomize=randomize, mirror=mirror, about=about
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        training.open(resume=resume)
+        progress = Progress(steps, say)
+        try:
+            training.loop(
+                steps, progress, evaluate=evaluate, every=every, stop=stop, threads=threads, save_every=save_every
+            )
+        finally:
+            progress.close()
+            training.journal.close()
+    finally:
+        torch.set_num_threads(before)
+    return load_run(run)
+
+
+class _Training:
+    """The state of a training in memory: what a checkpoint holds, and the loop over it."""
+
+    def __init__(
+        self,
+        world: Worlds,
+        ppo: PPO,
+        *,
+        folder: Path,
+        seed: int,
+        randomize: Listener | None,
+        mirror: Mirror | None,
+        about: Mapping[str, Any] | None,
+    ):
+        self.world, self.ppo, self.folder, self.randomize = world, ppo, folder, randomize
+        self.config = {
+            "ppo": ppo.to_dict(), "seed": seed, "worlds": world.worlds, "widths": dict(world.widths),
+            "actions": world.actions, "mirror": mirror is not None, "about": dict(about or {}), "versions": versions(),
+        }  # fmt: skip
+        self._mirror, self._seed = mirror, seed
+        self.steps, self.updates, self.evaluated, self.refused, self.stopped = 0, 0, 0, 0, ""
+        self.latest: dict[str, float] = {}
+        """Numbers of the latest evaluation."""
+        self.clock = Clock()
+        self.broken_files = 0
+
+    # ---------------------------------------------------------------- begin, resume, save
+
+    def open(self, *, resume: bool) -> None:
+        """Begin, or go on from the folder's checkpoint."""
+        saved = self.folder / CHECKPOINT
+        going_on = resume and saved.exists()
+        arrays, about = checkpoint.load(saved) if going_on else ({}, {})
+        if going_on:
+            check_same(read_config(self.folder), self.config, self.folder)
+        else:
+            saved.unlink(missing_ok=True)
+            write_config(self.folder, self.config)
+        observations = None if going_on else self.world.reset()
+        device = torch.device("cpu") if observations is None else next(iter(observations.values())).device
+        device = torch.device(about.get("device", str(device)))
+        w = self.world
+        self.learner = Learner(self.ppo, w.widths, w.actions, seed=self._seed, mirror=self._mirror, device=device)
+        self.rollout = Rollout(self.ppo.horizon, w.worlds, self.learner.policy, self.learner.critic)
+        self.episodes = Episodes(w.worlds, device=device)
+        self.memory = self.learner.policy.net.start(w.worlds) if self.ppo.memory else None
+        if observations is None:
+            self._restore(arrays, about)
+        else:
+            self.observations = observations
+            self.begins = torch.ones(w.worlds, dtype=torch.bool, device=device)
+        self.journal = Journal(self.folder, sizes=tuple(about["sizes"]) if going_on else None)
+
+    def save(self) -> None:
+        """Write a checkpoint: between updates only."""
+        arrays = {f"learner/{k}": v for k, v in self.learner.snapshot().items()}
+        arrays |= {f"world/{k}": v for k, v in self.world.snapshot().items()}
+        arrays |= {f"episodes/{k}": v for k, v in self.episodes.snapshot().items()}
+        arrays |= {f"observations/{k}": v.cpu().numpy() for k, v in self.observations.items()}
+        arrays |= {"begins": self.begins.cpu().numpy(), "torch": torch.get_rng_state().numpy()}
+        if self.memory is not None:
+            arrays["memory"] = self.memory.cpu().numpy()
+        if self.randomize is not None:
+            arrays |= {f"randomize/{k}": v for k, v in self.randomize.snapshot().items()}
+        about = {
+            "steps": self.steps, "updates": self.updates, "evaluated": self.evaluated, "refused": self.refused,
+            "stopped": self.stopped, "latest": self.latest, "seconds": self.clock.seconds,
+            "sizes": self.journal.sizes(), "broken_files": self.broken_files, "device": str(self.learner.device),
+        }  # fmt: skip
+        checkpoint.save(self.folder / CHECKPOINT, arrays, about)
+
+    def _restore(self, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
+        device = self.learner.device
+        self.learner.restore(part(arrays, "learner/"))
+        if self.randomize is not None:
+            self.randomize.restore(part(arrays, "randomize/"))
+        self.world.restore(part(arrays, "world/"))
+        self.episodes.restore(part(arrays, "episodes/"))
+        seen = part(arrays, "observations/")
+        self.observations = {name: torch.from_numpy(value).to(device) for name, value in seen.items()}
+        self.begins = torch.from_numpy(arrays["begins"]).to(device)
+        if self.memory is not None:
+            self.memory.copy_(torch.from_numpy(arrays["memory"]))
+        torch.set_rng_state(torch.from_numpy(arrays["torch"]))
+        self.steps, self.updates, self.evaluated = about["steps"], about["updates"], about["evaluated"]
+        self.refused, self.broken_files, self.latest = about["refused"], about["broken_files"], about["latest"]
+        self.stopped = "stop" if about["stopped"] == "stop" else ""
+        self.clock.seconds.update(about["seconds"])
+
+    # ---------------------------------------------------------------- the loop
+
+    def loop(
+        self,
+        steps: int,
+        progress: Progress,
+        *,
+        evaluate: Evaluate | None,
+        every: int,
+        stop: Stop | None,
+        threads: int,
+        save_every: float,
+    ) -> None:
+        """Update after update until `steps` transitions, or until `stop` says so."""
+        self.clock.begin()
+        if self.stopped == "stop" and stop is None:
+            self.stopped = ""
+        if self.updates == 0 and self.ppo.warmup:
+            self._warm(progress)
+        saved, began, base = time.monotonic(), self.clock.training, self.steps
+        while self.steps < steps and not self.stopped:
+            self._roll_out(progress)
+            record = self._learn(progress, threads)
+            record["steps_per_second"] = (self.steps - base) / max(self.clock.training - began, 1e-9)
+            last = self.steps >= steps
+            if evaluate is not None and (last or self.steps - self.evaluated >= every):
+                with self.clock.apart():
+                    frozen = Policy.from_arrays(self.learner.policy.to_arrays(), device=self.learner.device)
+                    self.latest = {f"evaluate/{name}": float(x) for name, x in evaluate(frozen).items()}
+                self.evaluated = self.steps
+                record |= self.latest
+            if stop is not None and stop(self.latest | record):
+                self.stopped = "stop"
+            elif last:
+                self.stopped = "steps"
+            self.journal.write(record)
+            progress.tell(record, always=bool(self.stopped))
+            if self.stopped or time.monotonic() - saved >= save_every:
+                self.save()
+                saved = time.monotonic()
+            self.clock.lap("rest")
+
+    def _roll_out(self, progress: Progress) -> None:
+        """`horizon` steps of every world into the rollout."""
+        clock, policy, rollout = self.clock, self.learner.policy, self.rollout
+        rollout.begin(self.observations, self.begins, self.memory)
+        seen = self.observations
+        for t in range(rollout.steps):
+            clock.lap("rest")
+            if self.memory is not None:
+                self.memory[rollout.begins[t]] = 0.0
+            action, mean, self.memory = policy.act(rollout.actor[t], self.memory, self.learner.noise)
+            clock.lap("act")
+            outcome = self.world.step(action)
+            clock.lap("world")
+            broken = rollout.record(t, action, mean, outcome)
+            if bool(broken.any()):
+                self._tell_broken(t, broken, outcome, progress)
+            self.episodes.add(outcome, broken)
+            seen = outcome.observations
+        self.observations = {name: value.clone() for name, value in seen.items()}
+        self.begins = rollout.begins[-1].clone()
+        self.steps += rollout.steps * rollout.worlds
+        clock.lap("rest")
+
+    def _warm(self, progress: Progress) -> None:
+        """Feed the normalisers before the first update; these steps count, and nothing else is learned from them."""
+        horizon = self.rollout.steps
+        for _ in range(math.ceil(self.ppo.warmup / horizon)):
+            self._roll_out(progress)
+            self.learner.learn_statistics(self.rollout)
+            self.episodes.take()
+
+    def _learn(self, progress: Progress, threads: int) -> dict[str, Any]:
+        """One update, and its record."""
+        told = None
+        weights = None
+        ended = self.episodes.take()
+        if self.randomize is not None:
+            told = self.randomize.hear(ended)
+            weights = self.randomize.weights(self.rollout)
+        self.clock.lap("rest")
+        update = self.learner.update(self.rollout, weights=weights, threads=threads)
+        self.clock.lap("update")
+        self.updates += 1
+        self.refused += len(update.refused)
+        for sentence in update.refused[:3]:
+            progress.note(f"update {self.updates} refused a minibatch: {sentence}")
+        record: dict[str, Any] = {"steps": self.steps, "updates": self.updates, "seconds": self.clock.training}
+        record |= self.episodes.numbers() | update.numbers | self.clock.shares()
+        record |= {"refused": self.refused} | {k: float(v) for k, v in (told or {}).items()}
+        if update.refused:
+            record["refused_why"] = update.refused[:8]
+        return record
+
+    def _tell_broken(self, t: int, broken: Tensor, outcome: "Outcome", progress: Progress) -> None:
+        """Name the broken worlds and keep what they saw and did in a file."""
+        ids = torch.nonzero(broken)[:, 0]
+        step = self.steps // self.rollout.worlds + t
+        if self.broken_files < MOST_BROKEN_FILES:
+            self.broken_files += 1
+            path = self.folder / "broken" / f"step_{step:09d}.npz"
+            arrays = {"worlds": ids, "action": self.rollout.action[t, ids], "reward": outcome.reward[ids]}
+            arrays |= {"actor_input": self.rollout.actor[t, ids], "critic_input": self.rollout.critic[t, ids]}
+            arrays |= {f"next/{name}": value[ids] for name, value in outcome.observations.items()}
+            with replacing(path) as temporary, open(temporary, "wb") as file:
+                np.savez(file, **{name: value.cpu().numpy() for name, value in arrays.items()})  # pyright: ignore[reportArgumentType]
+            where = f" (kept in {path})"
+        else:
+            where = ""
+        names = ", ".join(str(int(i)) for i in ids[:8]) + (" ..." if len(ids) > 8 else "")
+        progress.note(f"step {step}: worlds {names} broke and are left out{where}")

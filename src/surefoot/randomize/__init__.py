@@ -1,0 +1,13 @@
+"""How p(e) moves during training, and a preset of what to randomize on legged robots."""
+
+from surefoot.randomize.adr import ADR as ADR
+from surefoot.randomize.cvar import Cvar as Cvar
+from surefoot.randomize.cvar import cvar_weights as cvar_weights
+from surefoot.randomize.doraemon import Doraemon as Doraemon
+from surefoot.randomize.legged import legged as legged
+from surefoot.randomize.log_beta import LogBeta as LogBeta
+from surefoot.randomize.redraw import Redraw as Redraw
+from surefoot.randomize.schedule import Fixed as Fixed
+from surefoot.randomize.schedule import Schedule as Schedule
+from surefoot.randomize.widening import Widening as Widening
+from surefoot.randomize.widening import contracted as contracted
