@@ -87,8 +87,8 @@ class Constant:
 
     actions = 1
 
-    def __init__(self, worlds: int = 16, *, limit: int = 100, bootstrap: bool = True):
-        self.worlds, self.limit, self.bootstrap = worlds, limit, bootstrap
+    def __init__(self, worlds: int = 8, *, limit: int = 100, bootstrap: bool = True, spread_ages: bool = True):
+        self.worlds, self.limit, self.bootstrap, self.spread_ages = worlds, limit, bootstrap, spread_ages
         self.widths = {"policy": 1}
         self.age = torch.zeros(worlds, dtype=torch.int64)
 
@@ -96,7 +96,7 @@ class Constant:
         return {"policy": torch.ones(self.worlds, 1)}
 
     def reset(self) -> dict[str, Tensor]:
-        self.age[:] = torch.arange(self.worlds) * self.limit // self.worlds
+        self.age[:] = torch.arange(self.worlds) * self.limit // self.worlds if self.spread_ages else 0
         return self._observe()
 
     def step(self, action: Tensor) -> Outcome:

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from surefoot.robots import Robot, load
+from surefoot.sim import Sim
 
 WHEEL = """
 <body name="wheel"><inertial pos="0 0 0" mass="1" diaginertia="0.02 0.02 0.02"/>
@@ -62,3 +65,12 @@ gravity = [0.0, 0.0, {-gravity}]
 """
     (folder / "robot.toml").write_text(text, encoding="utf-8")
     return load(folder / "robot.toml")
+
+
+def readings(sim: Sim, steps: int, name: str) -> np.ndarray:
+    """Readings of one channel after every control step, (steps, worlds, k)."""
+    out = []
+    for _ in range(steps):
+        sim.step(np.zeros(sim.model.nu))
+        out.append(sim.sense()[name])
+    return np.array(out)

@@ -26,8 +26,8 @@ BENCHES: dict[str, Bench] = {
     "sim": Bench(
         about="speed of Sim against a bare batch loop, and whether e acts, reads back and repeats bit for bit",
         module="surefoot.bench.sim",
-        minutes=5.0,
-        quick_minutes=0.8,
+        minutes=3.0,
+        quick_minutes=1.0,
     ),
 }
 

@@ -213,9 +213,13 @@ class Critic(Reader):
         """Move the unit towards `returns` (rows,) and change the last layer so that V(s) stays what it was.
 
         W ← W std/std',   b ← (std b + mean − mean') / std'
+
+        The first time there is nothing worth keeping: V starts at the mean of the returns.
         """
-        before = self.unit.mean, self.unit.std
+        before, first = (self.unit.mean, self.unit.std), self.unit.seen == 0
         self.unit.update(returns)
+        if first:
+            return
         last = len(self.net.shape.hidden)
         W, b = self.net.parts[f"{last}.weight"], self.net.parts[f"{last}.bias"]
         W.mul_(before[1] / self.unit.std)

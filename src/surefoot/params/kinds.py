@@ -285,8 +285,8 @@ _actuator(
 _actuator(
     "thermal",
     "K/W",
-    "Thermal resistance of the winding to the air: heat raises its electric resistance, which the drive does not know, so "
-    "torque falls by as much; at the voltage limit too.",
+    "Thermal resistance of the winding to the air: heat raises its electric resistance, which the drive does not know, "
+    "so torque falls by as much; at the voltage limit too.",
     fields=("sim.thermal",),
     hard=(1e-6, INF),
     structural="thermal",
@@ -364,7 +364,8 @@ _actuator(
 _actuator(
     "backlash",
     "rad",
-    "Full width of the play between motor and link; encoder and motor sit on the motor's side.",
+    "Full width of the play between motor and link; encoder and motor sit on the motor's side. Its ends give by less "
+    "than 1 mrad under load up to a time step of 2 ms, by some 5 mrad at 5 ms.",
     fields=("jnt_range",),
     hard=(1e-6, INF),
     structural="play",

@@ -8,8 +8,8 @@
         after a move its queue is emptied
     nats = (1/m) Σ_i ln(φ_i^H − φ_i^L), lengths as fractions of the full range: 0 when everything is wide open
 
-Bounds and steps live on the scalar's own axis: on a log scale a step is a ratio. The rule is a one-sided ratchet: noise in
-a short queue widens from any success rate near t_high, but only results below t_low narrow, so that a bound settles
+Bounds and steps live on the scalar's own axis: on a log scale a step is a ratio. The rule is a one-sided ratchet: noise
+in a short queue widens from any success rate near t_high, but only results below t_low narrow, so that a bound settles
 between the two crossings; a longer queue brings it nearer to that of t_high.
 """
 
@@ -33,9 +33,9 @@ SAME = 1e-7
 class ADR:
     """Automatic domain randomization (equations above).
 
-    A result is a boundary worker's when exactly one of its moved scalars sits at a present bound. Results that began before
-    a bound moved sit at the old one and therefore count nowhere. Moved scalars are independent and uniform; what the
-    prior says about the others stays.
+    A result is a boundary worker's when exactly one of its moved scalars sits at a present bound. Results that began
+    before a bound moved sit at the old one and therefore count nowhere. Moved scalars are independent and uniform; what
+    the prior says about the others stays.
     """
 
     def __init__(
@@ -59,7 +59,8 @@ class ADR:
             fraction: share of the worlds that are BOUNDARY workers; the rest draw from inside.
             start: first width, as a fraction of the distance from the nominal value to each limit.
             step: move of a bound, as a fraction of the full range.
-            t_low, t_high: means at or beyond which a bound moves in or out, in units of `measure`.
+            t_low: mean at or below which a bound moves in, in units of `measure`.
+            t_high: mean at or above which it moves out.
             queue: results that a boundary is judged by; the newest count.
             measure: what the queues hold.
         """
@@ -177,4 +178,5 @@ class ADR:
         """One line for the progress log."""
         width = self.bounds[1] - self.bounds[0]
         least = int(np.argmin(width))
-        return f"adr: {self.nats:.2f} nats, widths {width.mean():.2f} of the range, narrowest {self.moving.labels[least]} {width[least]:.2f}"
+        narrowest = f"narrowest {self.moving.labels[least]} {width[least]:.2f}"
+        return f"adr: {self.nats:.2f} nats, mean width {width.mean():.2f} of the range, {narrowest}"

@@ -40,3 +40,19 @@ def score(shapes: np.ndarray, log_x: np.ndarray) -> np.ndarray:
     """∂ ln p / ∂(a, b), (2, k, m)."""
     a, b = shapes
     return np.stack([log_x[0] - digamma(a) + digamma(a + b), log_x[1] - digamma(b) + digamma(a + b)])
+
+
+def whitening(shapes: np.ndarray) -> np.ndarray:
+    """C (m, 2, 2) with KL(shapes || shapes · exp(C y)) ≈ ½ |y|²: steps of (ln a, ln b) that all change p as much."""
+    a, b = shapes
+    common = -polygamma(1, a + b) * a * b
+    fisher = np.stack(
+        [
+            (polygamma(1, a) - polygamma(1, a + b)) * a * a,
+            common,
+            common,
+            (polygamma(1, b) - polygamma(1, a + b)) * b * b,
+        ],
+        axis=-1,
+    )
+    return np.linalg.inv(np.linalg.cholesky(fisher.reshape(-1, 2, 2)).transpose(0, 2, 1))

@@ -8,7 +8,7 @@ Beside weighing, `Cvar` can draw more episodes where the worst ones were: the pr
 
     p' = (1 − share) p + share p_worst,      p_worst: the worst episodes' e, each spread by a kernel
 
-and `weights(returns, e)` takes the ratio p / p' <= 1 / (1 − share) into account, so that the weights still give the CVaR under p.
+and `weights(returns, e)` takes the ratio p / p' <= 1 / (1 − share) into account: they still give the CVaR under p.
 """
 
 from collections.abc import Iterable, Mapping

@@ -2,9 +2,9 @@
 
     max_ν H(ν)   subject to   G(ν) = (1/k) Σ_j [p_ν(e_j) / p_cur(e_j)] σ_j >= alpha   and   KL(p_cur || p_ν) <= eps
 
-e_j were drawn from p_cur and σ_j is 1 where the episode succeeded. p_ν is a product of Betas with a, b >= 1 (one mode) on each
-scalar's own axis. If alpha cannot be reached inside the KL ball, G is maximised there instead. An answer is used only when
-the effective sample size (Σw)² / Σw² of its weights is at least `ess` k; otherwise the ball is halved.
+e_j were drawn from p_cur and σ_j is 1 where the episode succeeded. p_ν is a product of Betas with a, b >= 1 (one mode)
+on each scalar's own axis. If alpha cannot be reached inside the KL ball, G is maximised there instead. An answer is
+used only when the effective sample size (Σw)² / Σw² of its weights w is at least `ess` k; otherwise the ball is halved.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -74,39 +74,38 @@ class Problem:
     def _best(self, goal: Callable, start: np.ndarray, eps: float, alpha: float | None) -> np.ndarray:
         """Maximise `goal` from `start`, which keeps all constraints; the answer keeps them too.
 
-        SLSQP works in ln a and ln b. Its answer may miss a constraint by a little: the way back to `start` is then
-        halved until both hold.
+        SLSQP works in y, with (ln a, ln b) = ln was + √(2 eps) C y: in these coordinates the KL ball is nearly the unit
+        ball. Its answer may miss a constraint by a little: the way back to `start` is then halved until all hold.
         """
         from scipy.optimize import minimize
 
-        def flat(function: Callable, sign: float, offset: float) -> tuple[Callable, Callable]:
-            def value(z: np.ndarray) -> float:
-                return sign * function(np.exp(z).reshape(2, -1))[0] + offset
+        origin, C = np.log(self.was), np.sqrt(2.0 * eps) * beta.whitening(self.was)
 
-            def slope(z: np.ndarray) -> np.ndarray:
-                shapes = np.exp(z).reshape(2, -1)
-                return sign * (function(shapes)[1] * shapes).reshape(-1)
+        def shapes_at(y: np.ndarray) -> np.ndarray:
+            return np.clip(np.exp(origin + np.einsum("mij,jm->im", C, y.reshape(2, -1))), WIDEST, NARROWEST)
 
-            return value, slope
+        def of_y(function: Callable, sign: float, offset: float) -> dict[str, Any]:
+            def slope(y: np.ndarray) -> np.ndarray:
+                shapes = shapes_at(y)
+                return sign * np.einsum("mij,im->jm", C, function(shapes)[1] * shapes).reshape(-1)
 
-        pairs = [flat(lambda shapes: beta.divergence(self.was, shapes), -1.0, eps)]
-        pairs += [flat(self.rate, 1.0, -alpha)] if alpha is not None else []
-        value, slope = flat(goal, -1.0, 0.0)
-        first = np.log(start).reshape(-1)
+            return {"type": "ineq", "fun": lambda y: sign * function(shapes_at(y))[0] + offset, "jac": slope}
+
+        above = np.einsum("mij,mk->imjk", C, np.eye(len(C))).reshape(2 * len(C), -1)  # d ln(a, b) / dy
+        limits = [of_y(lambda shapes: beta.divergence(self.was, shapes), -1.0, eps)]
+        limits += [of_y(self.rate, 1.0, -alpha)] if alpha is not None else []
+        box = {"type": "ineq", "fun": lambda y: origin.reshape(-1) + above @ y - np.log(WIDEST), "jac": lambda _: above}
+        goal = of_y(goal, -1.0, 0.0)
+        first = np.einsum("mij,im->jm", np.linalg.inv(C).transpose(0, 2, 1), np.log(start) - origin).reshape(-1)
+        options = {"maxiter": 100, "ftol": 1e-8}
         found = minimize(
-            value,
-            first,
-            jac=slope,
-            method="SLSQP",
-            bounds=[(np.log(WIDEST), np.log(NARROWEST))] * len(first),
-            constraints=[{"type": "ineq", "fun": f, "jac": df} for f, df in pairs],
-            options={"maxiter": 200, "ftol": 1e-9},
+            goal["fun"], first, jac=goal["jac"], method="SLSQP", constraints=[*limits, box], options=options
         )
-        z = np.clip(found.x if np.isfinite(found.x).all() else first, np.log(WIDEST), np.log(NARROWEST))
+        y = found.x if np.isfinite(found.x).all() else first
         for _ in range(30):
-            if all(f(z) >= -1e-6 for f, _ in pairs) and value(z) <= value(first):
-                return np.exp(z).reshape(2, -1)
-            z = 0.5 * (z + first)
+            if all(limit["fun"](y) >= -1e-6 for limit in limits) and goal["fun"](y) <= goal["fun"](first):
+                return shapes_at(y)
+            y = 0.5 * (y + first)
         return start
 
 
@@ -119,7 +118,7 @@ class Doraemon:
         *,
         names: Iterable[str] = (),
         alpha: float = 0.5,
-        eps: float = 0.05,
+        eps: float = 0.1,
         batch: int = 1024,
         threshold: float | None = None,
         start: float = 100.0,
@@ -135,7 +134,8 @@ class Doraemon:
             eps: largest divergence of one update [nats], over all moved scalars together.
             batch: ended episodes an update uses.
             threshold: an episode succeeds when its return is at least this; None takes the task's own success.
-            start: concentration of the first Betas: Beta(start, start) where the nominal value is the middle, else with the mode there.
+            start: concentration of the first Betas: Beta(start, start) where the nominal value is the middle of the
+                range, else as narrow with the mode at the nominal value.
             ess: smallest effective sample size, as a share of the batch.
             settle: ended episodes left out after each change because they began before it: the number of worlds.
         """
@@ -233,4 +233,5 @@ class Doraemon:
         said = f"doraemon: entropy {self.entropy:.2f} nats"
         if self.last is None:
             return f"{said}, no update yet"
-        return f"{said}, success {self.last.success:.2f} (needs {self.alpha:g}), KL {self.last.kl:.3f}, effective share {self.last.ess:.2f}"
+        step = f"KL {self.last.kl:.3f}, effective samples {self.last.ess:.0%}"
+        return f"{said}, success {self.last.success:.2f} (needs {self.alpha:g}), {step}"

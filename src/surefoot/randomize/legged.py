@@ -6,7 +6,6 @@ Ranges that the sources give as factors are taken relative to this robot's own f
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import mujoco
 import numpy as np
@@ -16,7 +15,8 @@ from surefoot.params import CONSTRUCTORS, Param, Params
 from surefoot.robots import Actuator, Robot
 
 SOURCES = {
-    "foot_friction": "0.25 to 1.25: FALCON (G1, T1); 0.5 to 1.25: holosoma G1, BFM-Zero G1, legged_gym; 0.4 to 1.0: MuJoCo Playground Go1 and G1",
+    "foot_friction": "0.25 to 1.25: FALCON (G1, T1); 0.5 to 1.25: holosoma G1, BFM-Zero G1, legged_gym; "
+    "0.4 to 1.0: MuJoCo Playground",
     "trunk_mass": "-1 to +3 kg: holosoma G1 and FALCON; ±1 kg: legged_gym (off by default), MuJoCo Playground",
     "trunk_com": "±5 cm: holosoma G1, MuJoCo Playground Go1; ±2 cm: BFM-Zero G1",
     "link_mass": "x 0.9 to 1.2: holosoma G1 and FALCON; x 0.9 to 1.1: MuJoCo Playground; x 0.95 to 1.05: BFM-Zero G1",
@@ -35,13 +35,14 @@ SIDE = re.compile(r"^(left|right|front|rear|hind|FL|FR|RL|RR|LF|RF|LH|RH|HL|HR|[
 def legged(robot: Robot, *, each: bool = False) -> Params:
     """Params for training a legged robot, each with the source of its range.
 
-    `foot_friction`, `trunk_mass`, `trunk_com_x|y|z`, `<link>_mass`, `kp`, `kd`, `armature`, `coulomb` (with the motor's first joint in
-    front where a robot has several motors), `joint_zero` (one a joint), `command_delay`, `push`. The trunk is the heaviest body.
+    `foot_friction`, `trunk_mass`, `trunk_com_x|y|z`, `<link>_mass`, `kp`, `kd`, `armature`, `coulomb` (with the motor's
+    first joint in front where a robot has several motors), `joint_zero` (one a joint), `command_delay`, `push`. The
+    trunk is the heaviest body.
 
     Args:
         robot: a robot with a free base and feet.
-        each: False ties links that are alike (left and right, all four hips) and joints with the same motor, which keeps e
-            small; True gives every link and joint its own value, as the sources do.
+        each: False ties links that are alike (left and right, all four hips) and joints with the same motor, which
+            keeps e small; True gives every link and joint its own value, as the sources do.
     """
     if robot.base is None or not robot.feet:
         raise InputError(
@@ -66,17 +67,16 @@ def legged(robot: Robot, *, each: bool = False) -> Params:
         params[f"trunk_com_{axis}"] = _made("com", (trunk,), (-0.05, 0.05), 0.0, SOURCES["trunk_com"], axis=axis)
     params |= _links({name: mass for name, mass in masses.items() if name != trunk}, each)
     params |= _motors(robot, each)
-    params["joint_zero"] = _made("zero_offset", robot.joints, (-0.02, 0.02), 0.0, SOURCES["joint_zero"], each=True)
-    params["command_delay"] = _made("command_delay", None, (0.0, robot.control_dt), 0.0, SOURCES["command_delay"])
-    params["push"] = _made("push", None, (0.0, 1.0), 0.0, SOURCES["push"], interval=7.5)
+    params["joint_zero"] = _made("zero_offset", ".*", (-0.02, 0.02), 0.0, SOURCES["joint_zero"], each=True)
+    params["command_delay"] = _made("command_delay", ".*", (0.0, robot.control_dt), 0.0, SOURCES["command_delay"])
+    params["push"] = _made("push", ".*", (0.0, 1.0), 0.0, SOURCES["push"], interval=7.5)
     return Params(**params)
 
 
 def _made(
-    kind: str, of: tuple[str, ...] | None, ends: tuple[float, float], nominal: float, source: str, **more: Any
+    kind: str, of: str | tuple[str, ...], ends: tuple[float, float], nominal: float, source: str, **more
 ) -> Param:
-    targets = {} if of is None else {"of": of}
-    return CONSTRUCTORS[kind](**targets, low=ends[0], high=ends[1], nominal=nominal, source=source, **more)
+    return CONSTRUCTORS[kind](of, low=ends[0], high=ends[1], nominal=nominal, source=source, **more)
 
 
 def _foot_friction(model: mujoco.MjModel, robot: Robot) -> float:
@@ -117,7 +117,8 @@ def _motors(robot: Robot, each: bool) -> dict[str, Param]:
             more = {"scale": "log"} if kind == "coulomb" else {}
             source = SOURCES["gains" if kind in ("kp", "kd") else kind]
             names = tuple(actuator.name for actuator in same)
-            out[label] = _made(kind, names, (low * nominal, high * nominal), nominal, source, each=each, **more)
+            of = ".*" if set(names) == set(robot.joints) else names
+            out[label] = _made(kind, of, (low * nominal, high * nominal), nominal, source, each=each, **more)
     return out
 
 

@@ -1,6 +1,6 @@
 """The scalars of e that a schedule moves, each on its own axis.
 
-    s = (v − low) / (high − low)    or    ln(v / low) / ln(high / low) on a log scale          0 <= s <= 1 inside the bounds
+    s = (v − low) / (high − low)    or    ln(v / low) / ln(high / low) on a log scale        0 <= s <= 1 in the bounds
 
 A step of s is a difference on a linear scale and a ratio on a log scale.
 """

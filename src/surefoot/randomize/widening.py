@@ -1,6 +1,6 @@
 """Widening by success: the range grows from narrow about the nominal value to the whole prior.
 
-p_w: e = nominal + w (e' − nominal),   e' ~ p,   start <= w <= 1          (on the log axis where a distribution lives there)
+p_w: e = nominal + w (e' − nominal),   e' ~ p,   start <= w <= 1      (on the log axis where a distribution lives there)
 
 success >= target   w <- min(1, w + step)
 success <  floor    w <- max(start, w − step)
@@ -158,4 +158,5 @@ class Widening:
     def summary(self) -> str:
         """One line for the progress log."""
         last = "unknown" if np.isnan(self._last) else f"{self._last:.2f}"
-        return f"widening: {self.width:.2f} of the range, success {last} (grows from {self.target:g}, shrinks below {self.floor:g})"
+        rule = f"grows from {self.target:g}, shrinks below {self.floor:g}"
+        return f"widening: {self.width:.2f} of the range, success {last} ({rule})"
