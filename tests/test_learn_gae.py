@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from learn_worlds import Constant, PointMass
 
+from learn_worlds import Constant, PointMass
 from surefoot.learn import PPO, Learner, Rollout, advantages
 
 
@@ -28,7 +28,13 @@ def test_advantages_equal_their_definition_with_random_ends(lam):
     T, N = 20, 12
     r, v, ahead = torch.randn(3, T, N, dtype=torch.float64)
     terminated, truncated, broken = torch.rand(3, T, N) < 0.12
-    given = {"terminated": terminated, "truncated": truncated & ~terminated, "broken": broken, "gamma": 0.97, "lam": lam}
+    given = {
+        "terminated": terminated,
+        "truncated": truncated & ~terminated,
+        "broken": broken,
+        "gamma": 0.97,
+        "lam": lam,
+    }
     assert torch.allclose(advantages(r, v, ahead, **given), by_definition(r, v, ahead, **given), atol=1e-12)
 
 

@@ -14,7 +14,9 @@ from surefoot.learn.networks import entropy, kl, log_prob
 
 
 def test_normaliser_statistics_do_not_depend_on_the_batches():
-    x = torch.randn(1000, 5, dtype=torch.float64) * torch.tensor([1, 10, 0.1, 3, 1e-3]) + torch.tensor([0, 5, -300, 2, 1e3])
+    x = torch.randn(1000, 5, dtype=torch.float64) * torch.tensor([1, 10, 0.1, 3, 1e-3]) + torch.tensor(
+        [0, 5, -300, 2, 1e3]
+    )
     whole, pieces = Normaliser(5), Normaliser(5)
     whole.update(x)
     for piece in x.split([1, 2, 400, 597]):
@@ -42,7 +44,9 @@ def test_normaliser_applies_its_equation_freezes_and_leaves_nan_rows_out():
 
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
 def test_the_written_backward_pass_equals_autograd(activation):
-    net = Net(Shape(inputs=7, outputs=3, hidden=(16, 9), activation=activation), generator=torch.Generator().manual_seed(0))
+    net = Net(
+        Shape(inputs=7, outputs=3, hidden=(16, 9), activation=activation), generator=torch.Generator().manual_seed(0)
+    )
     x, d = torch.randn(33, 7), torch.randn(33, 3)
     y, tape = net.forward(x)
     net.backward(tape, d.clone())
@@ -135,7 +139,12 @@ def test_the_learning_rate_climbs_and_falls_its_ladder_between_floor_and_ceiling
 def test_gru_unrolled_with_resets_equals_stepping_it_and_its_state_is_emptied_at_episode_starts():
     net = Net(Shape(inputs=4, outputs=2, hidden=(8,), memory=6), generator=torch.Generator().manual_seed(0))
     reference = torch.nn.GRUCell(4, 6)
-    names = {"weight_ih": "gru.input", "weight_hh": "gru.state", "bias_ih": "gru.input_bias", "bias_hh": "gru.state_bias"}
+    names = {
+        "weight_ih": "gru.input",
+        "weight_hh": "gru.state",
+        "bias_ih": "gru.input_bias",
+        "bias_hh": "gru.state_bias",
+    }
     reference.load_state_dict({theirs: net.parts[ours].detach() for theirs, ours in names.items()})
     x, begins = torch.randn(9, 5, 4), torch.rand(9, 5) < 0.3
     with torch.no_grad():

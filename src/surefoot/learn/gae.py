@@ -4,9 +4,9 @@
     A_t = δ_t + γ λ A_{t+1}                    the recursion is cut at both kinds of end
     R_t = A_t + V(s_t)                         what the critic regresses on
 
-A time limit is not an end of the task: the state just before the reset is worth what it is worth. A critic
-that is told of zero there believes the clock: a reward of 1 at every step with γ = 0.99 and a limit of 100 steps is worth
-100, but such a critic finds 50.25 (λ = 0) or 37.24 (λ = 1).
+A time limit is not an end of the task: the state just before the reset is worth what it is worth. A critic that is told
+of zero there believes the clock: a reward of 1 at every step with γ = 0.99 and a limit of 100 steps is worth 100, but
+such a critic finds 50.25 (λ = 0) or 37.24 (λ = 1).
 """
 
 import torch

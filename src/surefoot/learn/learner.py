@@ -130,13 +130,17 @@ class Learner:
             broken=rollout.broken, gamma=ppo.gamma, lam=ppo.lam,
         )  # fmt: skip
         R = A + value
+        lost = keep & ~torch.isfinite(R)
+        refused = [f"{int(lost.sum())} transitions: their returns are not finite"] if bool(lost.any()) else []
+        rollout.broken |= lost
+        keep &= ~lost
         sound = int(keep.sum())
         if sound < ppo.minibatches:
-            return Update({}, [f"whole update: only {sound} transitions of the rollout are sound"])
+            return Update({}, [*refused, f"whole update: only {sound} transitions of the rollout are sound"])
         explained = _explained(R[keep], value[keep])
         self.critic.rescale(R[keep])
         target, old = (R - unit.mean) / unit.std, (value - unit.mean) / unit.std
-        A = (A - A[keep].mean()) / (A[keep].std() + 1e-8) * keep
+        A = torch.where(keep, (A - A[keep].mean()) / (A[keep].std() + 1e-8), 0.0)
         if weights is not None:
             A = A * _mean_one(weights.to(A).expand_as(A), keep)
         rates = Rates()
@@ -149,7 +153,7 @@ class Learner:
         self.learn_statistics(rollout)
         numbers = {"explained": explained} | {name: _mean(done, name) for name in MEANS}
         numbers |= {"rate": self.rate.value, "std": float(self.policy.std.mean()), "value_unit": unit.std}
-        return Update(numbers, [str(step["refused"]) for step in done if "refused" in step])
+        return Update(numbers, refused + [str(step["refused"]) for step in done if "refused" in step])
 
     def _policy_steps(self, rollout: Rollout, A: Tensor, rates: Rates) -> Steps:
         steps = PolicySteps(self.ppo, self.policy, self.actor_adam, self.rate, rates)

@@ -54,7 +54,7 @@ class PPO:
     critic_memory: int = 0
     """Width of the critic's GRU, 0: none."""
     warmup: int = 16
-    """Steps of every world before the first update that only feed the normalisers."""
+    """Steps of every world before the first update that only feed the normalisers, rounded up to whole rollouts."""
 
     def __post_init__(self):
         for name in ("actor", "critic", "hidden", "critic_hidden", "rate_bounds", "std_bounds"):

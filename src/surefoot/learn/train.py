@@ -130,15 +130,17 @@ def train(
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        training.open(resume=resume)
-        progress = Progress(steps, say)
-        try:
-            training.loop(
-                steps, progress, evaluate=evaluate, every=every, stop=stop, threads=threads, save_every=save_every
-            )
-        finally:
-            progress.close()
-            training.journal.close()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            training.open(resume=resume)
+            progress = Progress(steps, say)
+            try:
+                training.loop(
+                    steps, progress, evaluate=evaluate, every=every, stop=stop, threads=threads, save_every=save_every
+                )
+            finally:
+                progress.close()
+                training.journal.close()
     finally:
         torch.set_num_threads(before)
     return load_run(run)
@@ -266,14 +268,14 @@ class _Training:
                 record |= self.latest
             if stop is not None and stop(self.latest | record):
                 self.stopped = "stop"
-            elif last:
-                self.stopped = "steps"
             self.journal.write(record)
-            progress.tell(record, always=bool(self.stopped))
-            if self.stopped or time.monotonic() - saved >= save_every:
+            progress.tell(record, always=last or bool(self.stopped))
+            if time.monotonic() - saved >= save_every and not self.stopped:
                 self.save()
                 saved = time.monotonic()
             self.clock.lap("rest")
+        self.stopped = self.stopped or "steps"
+        self.save()
 
     def _roll_out(self, progress: Progress) -> None:
         """`horizon` steps of every world into the rollout."""

@@ -95,15 +95,15 @@ class Problem:
         limits = [of_y(lambda shapes: beta.divergence(self.was, shapes), -1.0, eps)]
         limits += [of_y(self.rate, 1.0, -alpha)] if alpha is not None else []
         box = {"type": "ineq", "fun": lambda y: origin.reshape(-1) + above @ y - np.log(WIDEST), "jac": lambda _: above}
-        goal = of_y(goal, -1.0, 0.0)
+        cost = of_y(goal, -1.0, 0.0)
         first = np.einsum("mij,im->jm", np.linalg.inv(C).transpose(0, 2, 1), np.log(start) - origin).reshape(-1)
         options = {"maxiter": 100, "ftol": 1e-8}
         found = minimize(
-            goal["fun"], first, jac=goal["jac"], method="SLSQP", constraints=[*limits, box], options=options
+            cost["fun"], first, jac=cost["jac"], method="SLSQP", constraints=[*limits, box], options=options
         )
         y = found.x if np.isfinite(found.x).all() else first
         for _ in range(30):
-            if all(limit["fun"](y) >= -1e-6 for limit in limits) and goal["fun"](y) <= goal["fun"](first):
+            if all(limit["fun"](y) >= -1e-6 for limit in limits) and cost["fun"](y) <= cost["fun"](first):
                 return shapes_at(y)
             y = 0.5 * (y + first)
         return start

@@ -65,7 +65,7 @@ class Redraw:
         return ids, {name: value[row] for name, value in pool.items()}
 
     def _drawn(self, prior: Prior, block: int) -> E:
-        """Values for the steps of a block, POOL rows, drawn once: one world at a time would cost more than its physics."""
+        """Values for the steps of a block, POOL rows: drawing one world at a time would cost more than its physics."""
         if self._of is not prior or self._block != block:
             part = self._part if self._of is prior and self._part is not None else self._marginal(prior)
             seed = int(np.random.SeedSequence([self.seed, block]).generate_state(1)[0])

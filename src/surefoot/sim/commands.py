@@ -2,9 +2,11 @@
 
 A command u_k is held over its control period [k T, (k + 1) T). What reaches the motor at time t is u(t - d): in a
 substep [t, t + dt] its mean over [t - d, t - d + dt], so any delay acts exactly in the mean, not only whole steps. Live
-stepping and replay of a log take the same means, so a log replayed under its own e gives its own trajectory.
+stepping and replay of a log take the same means, so a log replayed under its own e gives its own trajectory. Arrays
+are those of the engine's own library, NumPy or torch.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import array_api_compat
@@ -16,69 +18,80 @@ Array = Any
 class CommandLine:
     """The way from u to the motors, for all worlds; `history` and `slewed` and `spin` are its memory."""
 
-    def __init__(self, worlds: int, width: int, substeps: int, dt: float, longest: float):
+    def __init__(
+        self,
+        worlds: int,
+        width: int,
+        substeps: int,
+        dt: float,
+        longest: float,
+        own: Callable[[np.ndarray], Array] = np.asarray,
+    ):
+        """Make the line for delays up to `longest` [s]; `own` turns a NumPy array into the engine's kind."""
         self.substeps, self.dt = substeps, dt
         self.period = substeps * dt
         depth = int(np.ceil(longest / self.period - 1e-9)) + 2
-        self.history = np.zeros((worlds, depth, width))  # newest first
-        self.slewed = np.zeros((worlds, width))
-        self.spin = np.zeros((worlds, width))
-        self._rows = np.arange(worlds)[:, None]
-        self._plan: tuple[np.ndarray, ...] | None = None
+        self.history = own(np.zeros((worlds, depth, width)))  # newest first
+        self.slewed, self.spin = own(np.zeros((worlds, width))), own(np.zeros((worlds, width)))
+        self.xp = array_api_compat.array_namespace(self.history)
+        self._rows, self._starts = own(np.arange(worlds)[:, None]), own(np.arange(substeps) * dt)
+        self._plan: tuple[Array, ...] | None = None
 
-    def hold(self, ids: np.ndarray, u: np.ndarray) -> None:
+    def hold(self, ids: Array, u: Array) -> None:
         """After a reset: as if u (len(ids), width) had been commanded for ever."""
         self.history[ids] = u[:, None]
         self.slewed[ids] = u
         self.spin[ids] = u
 
-    def retime(self, delay: np.ndarray) -> None:
+    def retime(self, delay: Array) -> None:
         """Plan the delays (worlds,) [s] of the next steps: which two commands meet in a substep, and their shares."""
-        if not delay.any():
+        xp = self.xp
+        if not bool(xp.any(delay != 0)):
             self._plan = None
             return
-        start = np.arange(self.substeps) * self.dt - delay[:, None]  # (worlds, substeps)
-        first = np.floor(start / self.period + 1e-12)
+        start = self._starts - delay[:, None]  # (worlds, substeps)
+        first = xp.floor(start / self.period + 1e-12)
         until = (first + 1) * self.period - start  # time until the next command arrives
-        share = np.clip(1 - until / self.dt, 0.0, 1.0)
-        share = np.where(share < 1e-9, 0.0, share)[..., None]
-        index = -first.astype(int)
+        share = xp.clip(1 - until / self.dt, 0.0, 1.0)
+        share = (share * xp.astype(share >= 1e-9, share.dtype))[..., None]
+        index = -xp.astype(first, xp.int64)
         deepest = self.history.shape[1] - 1
-        self._plan = (np.minimum(index, deepest), np.clip(index - 1, 0, deepest), share)
+        self._plan = (xp.clip(index, 0, deepest), xp.clip(index - 1, 0, deepest), share)
 
-    def deliver(self, u: np.ndarray) -> np.ndarray:
+    def deliver(self, u: Array) -> Array:
         """Take u (worlds, width) for this control period; return what the motors get, (worlds, substeps, width)."""
-        self.history[:, 1:] = self.history[:, :-1]
+        for age in range(self.history.shape[1] - 1, 0, -1):
+            self.history[:, age] = self.history[:, age - 1]
         self.history[:, 0] = u
         if self._plan is None:
-            return np.broadcast_to(u[:, None], (len(u), self.substeps, u.shape[1]))
+            return self.xp.broadcast_to(u[:, None], (u.shape[0], self.substeps, u.shape[1]))
         older, newer, share = self._plan
         a = self.history[self._rows, older]
         return a + share * (self.history[self._rows, newer] - a)
 
-    def slew(self, control: np.ndarray, limit: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def slew(self, control: Array, limit: Array, columns: Array) -> Array:
         """Follow `control` no faster than `limit` (worlds, width) [1/s] in the given columns; means over substeps."""
-        out = np.array(control)
+        xp, out = self.xp, self.xp.asarray(control, copy=True)
         most = limit[:, columns] * self.dt
         now = self.slewed[:, columns]
         for j in range(out.shape[1]):
-            move = np.clip(out[:, j, columns] - now, -most, most)
-            out[:, j, columns] = now + move * (1 - 0.5 * np.abs(move) / most)  # it arrives after |move| / most of it
+            move = xp.minimum(xp.maximum(out[:, j, columns] - now, -most), most)
+            out[:, j, columns] = now + move * (1 - 0.5 * xp.abs(move) / most)  # it arrives after |move| / most of it
             now = now + move
         self.slewed[:, columns] = now
         return out
 
-    def spin_up(self, control: np.ndarray, lag: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def spin_up(self, control: Array, lag: Array, columns: Array) -> Array:
         """Rotors: speed s follows the command with time constant `lag`; thrust goes as s², its mean over each substep.
 
         s(t) = u + (s0 - u) x(t) with x = exp(-t / lag), so mean s² = u² + 2 u (s0 - u) mean x + (s0 - u)² mean x².
         """
-        out = np.array(control)
-        steps = self.dt / np.maximum(lag[:, columns], 1e-9 * self.dt)
-        x, mean_x, mean_xx = np.exp(-steps), -np.expm1(-steps) / steps, -np.expm1(-2 * steps) / (2 * steps)
+        xp, out = self.xp, self.xp.asarray(control, copy=True)
+        steps = self.dt / xp.clip(lag[:, columns], 1e-9 * self.dt, None)
+        x, mean_x, mean_xx = xp.exp(-steps), -xp.expm1(-steps) / steps, -xp.expm1(-2 * steps) / (2 * steps)
         s = self.spin[:, columns]
         for j in range(out.shape[1]):
-            u = np.clip(out[:, j, columns], 0.0, 1.0)
+            u = xp.clip(out[:, j, columns], 0.0, 1.0)
             away = s - u
             out[:, j, columns] = u * u + 2 * u * away * mean_x + away * away * mean_xx
             s = u + away * x

@@ -4,9 +4,14 @@ air     F = ½ ρ A |w - v| (w - v),   w = wind + gust                  ρ = 1.2
 gust    dg = -g/τ dt + σ sqrt(2/τ) dW,  τ = length / airspeed          (Dryden, longitudinal; exact over a control step)
 cable   F = -c v
 noise   torque held over a control step T with σ = S / sqrt(2 T)      (S: one-sided density)
+
+Arrays are those of the engine's own library, NumPy or torch.
 """
 
+from typing import Any
+
 import numpy as np
+from array_api_compat import array_namespace
 
 from surefoot.sim.noise import Noise
 from surefoot.sim.physics import Physics
@@ -21,17 +26,20 @@ class Disturbances:
     def __init__(self, physics: Physics, noise: Noise, control_dt: float, base: int | None, base_dof: int | None):
         self.physics, self.noise, self.dt = physics, noise, control_dt
         self.base, self.base_dof = base, base_dof
-        self.gust = np.zeros((physics.engine.worlds, 3))
+        own = physics.engine.array
+        self.xp = array_namespace(physics.engine.qpos)
+        self.gust = own(np.zeros((physics.engine.worlds, 3)))
         joints = {a.name for a in physics.built.robot.actuators}
         names = physics.built.robot.joints
-        self.driven = np.array([d for d, n in zip(physics.joint_dofs, names, strict=True) if n in joints], dtype=int)
+        driven = [int(d) for d, n in zip(physics.joint_dofs, names, strict=True) if n in joints]
+        self.driven = own(np.array(driven, dtype=int))
         self.retune()
 
     def retune(self) -> None:
         """Note which disturbances are present in any world."""
         tables = self.physics.tables
         on = {
-            n: bool(np.any(tables[n]))
+            n: bool(self.xp.any(tables[n] != 0))
             for n in ("push", "wrench", "moment", "wind", "gust", "drag", "cable_drag", "torque_noise")
         }
         self.active = on
@@ -41,17 +49,17 @@ class Disturbances:
         if not on["torque_noise"]:
             self.physics.engine.qfrc_applied[:, self.driven] = 0.0
 
-    def clear(self, ids: np.ndarray) -> None:
+    def clear(self, ids: Any) -> None:
         """After a reset: still air, no force left over."""
         self.gust[ids] = 0.0
         self.physics.engine.xfrc_applied[ids] = 0.0
         self.physics.engine.qfrc_applied[ids] = 0.0
 
-    def act(self, step: int, noisy: bool, living: np.ndarray | None = None) -> None:
+    def act(self, step: int, noisy: bool, living: Any = None) -> None:
         """Write this control step's forces and kicks into the engine's state; dead worlds are left alone."""
         engine, t = self.physics.engine, self.physics.tables
         if noisy and self.active["torque_noise"]:
-            sigma = t["torque_noise"] / np.sqrt(2 * self.dt)
+            sigma = t["torque_noise"] / (2 * self.dt) ** 0.5
             engine.qfrc_applied[:, self.driven] = sigma[:, None] * self.noise.normal("torque", step, len(self.driven))
         if self.base is None or self.base_dof is None:
             return
@@ -63,25 +71,26 @@ class Disturbances:
         if self.pushes:
             air = t["wind"] + self.gust - velocity
             force = t["wrench"] - t["cable_drag"][:, None] * velocity
-            force = force + 0.5 * AIR_DENSITY * t["drag"][:, None] * np.linalg.norm(air, axis=1, keepdims=True) * air
+            speed = self.xp.linalg.vector_norm(air, axis=1, keepdims=True)
+            force = force + 0.5 * AIR_DENSITY * t["drag"][:, None] * speed * air
             engine.xfrc_applied[:, self.base, :3] = force
             engine.xfrc_applied[:, self.base, 3:] = t["moment"]
 
-    def _kick(self, velocity: np.ndarray, step: int, living: np.ndarray | None) -> None:
+    def _kick(self, velocity: Any, step: int, living: Any) -> None:
         """Change the base's horizontal velocity at once, in a random direction, about every `interval` seconds."""
         interval = self.physics.option("push", "interval", 4.0)
-        draw = self.noise.uniform("push", step, 3)
+        draw = self.xp.astype(self.noise.uniform("push", step, 3), velocity.dtype)
         hit = draw[:, 0] < self.dt / interval
         if living is not None:
-            hit &= living
-        size = self.physics.tables["push"] * np.sqrt(draw[:, 1])
+            hit = hit & living
+        size = self.physics.tables["push"] * self.xp.sqrt(draw[:, 1]) * self.xp.astype(hit, velocity.dtype)
         angle = 2 * np.pi * draw[:, 2]
-        velocity[hit, 0] += (size * np.cos(angle))[hit]
-        velocity[hit, 1] += (size * np.sin(angle))[hit]
+        velocity[:, 0] += size * self.xp.cos(angle)
+        velocity[:, 1] += size * self.xp.sin(angle)
 
     def _blow(self, step: int) -> None:
         length, airspeed = self.physics.option("gust", "length", 10.0), self.physics.option("gust", "airspeed", 5.0)
-        keep = np.exp(-self.dt * airspeed / length)
+        keep = float(np.exp(-self.dt * airspeed / length))
         fresh = self.noise.normal("gust", step, 3)
         self.gust *= keep
-        self.gust += self.physics.tables["gust"][:, None] * np.sqrt(1 - keep**2) * fresh
+        self.gust += self.physics.tables["gust"][:, None] * (1 - keep**2) ** 0.5 * fresh

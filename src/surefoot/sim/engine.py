@@ -39,6 +39,11 @@ class CpuEngine:
         self.ctrl = bind("ctrl")
         self.watch("sensordata", "actuator_force")
 
+    @staticmethod
+    def array(values: np.ndarray) -> np.ndarray:
+        """`values` as an array of this engine's own library and device; sensors and disturbances work on those."""
+        return values
+
     @property
     def threads(self) -> int:
         """Number of threads that step the worlds."""

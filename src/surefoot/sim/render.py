@@ -51,8 +51,12 @@ class Camera:
         self._model.vis.headlight.ambient[:] = 0.35
         self._model.vis.map.zfar = 100
         self._model.vis.quality.shadowsize = 2048
-        self._model.stat.extent = 2.5 * max(sim.robot.height, 0.3) if sim.robot.base is not None else self._model.stat.extent
-        self._model.stat.center[:] = [0.0, 0.0, 0.5 * sim.robot.height] if sim.robot.base is not None else self._model.stat.center
+        self._model.stat.extent = (
+            2.5 * max(sim.robot.height, 0.3) if sim.robot.base is not None else self._model.stat.extent
+        )
+        self._model.stat.center[:] = (
+            [0.0, 0.0, 0.5 * sim.robot.height] if sim.robot.base is not None else self._model.stat.center
+        )
         self._scene = mujoco.MjvScene(self._model, MOST_GEOMS)
         self._context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self._context)

@@ -8,39 +8,44 @@
 
 A sensor delivers at every control step what it sampled at floor(t / period) period - delay - jitter; a lost reading
 repeats the last, and between two samples the reading stays, noise and all. Every function works on the last two axes
-(worlds, columns), so that a whole replay (samples, worlds, columns) is read in one call.
+(worlds, columns), so that a whole replay (samples, worlds, columns) is read in one call, and on arrays of the engine's
+own library, NumPy or torch.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import mujoco
 import numpy as np
+from array_api_compat import array_namespace
 
 from surefoot.errors import InputError
 from surefoot.sim.build import Built
-from surefoot.sim.inertia import rotation
+from surefoot.sim.inertia import quaternion, rotation
 from surefoot.sim.noise import Noise
 from surefoot.sim.physics import Physics
 
-Readings = dict[str, np.ndarray]
+Array = Any
+Readings = dict[str, Array]
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
     """State as sampled at one instant in every world: rows of qpos, qvel, native sensor data and actuator forces."""
 
-    qpos: np.ndarray
-    qvel: np.ndarray
-    sensordata: np.ndarray
-    actuator_force: np.ndarray
+    qpos: Array
+    qvel: Array
+    sensordata: Array
+    actuator_force: Array
 
 
-def rotation_vector_matrix(v: np.ndarray) -> np.ndarray:
+def rotation_vector_matrix(v: Array) -> Array:
     """Rotation matrices (..., 3, 3) of rotation vectors (..., 3)."""
-    angle = np.linalg.norm(v, axis=-1, keepdims=True)
-    axis = v / np.where(angle > 0, angle, 1.0)
-    return rotation(np.concatenate([np.cos(0.5 * angle), np.sin(0.5 * angle) * axis], axis=-1))
+    xp = array_namespace(v)
+    angle = xp.linalg.vector_norm(v, axis=-1, keepdims=True)
+    axis = v / xp.where(angle > 0, angle, xp.ones_like(angle))
+    return rotation(xp.concat([xp.cos(0.5 * angle), xp.sin(0.5 * angle) * axis], axis=-1))
 
 
 class Sensors:
@@ -49,34 +54,36 @@ class Sensors:
     def __init__(self, built: Built, physics: Physics, noise: Noise, control_dt: float):
         robot, model = built.robot, built.model
         self.robot, self.physics, self.noise, self.dt = robot, physics, noise, control_dt
-        self.worlds = physics.engine.worlds
-        self.q = np.array([int(model.joint(j).qposadr[0]) for j in robot.joints], dtype=int)
-        self.dq = np.array([int(model.joint(j).dofadr[0]) for j in robot.joints], dtype=int)
-        self.motors = physics.motors.ids
-        self.forces = [
-            model.sensor(f"force:{g}").adr[0] + 2 for s in robot.sensors if s.kind == "foot_force" for g in s.of
-        ]
+        self.worlds, own = physics.engine.worlds, physics.engine.array
+        self.xp = array_namespace(physics.engine.qpos)
+        self.q = own(np.array([int(model.joint(j).qposadr[0]) for j in robot.joints], dtype=int))
+        self.dq = own(np.array([int(model.joint(j).dofadr[0]) for j in robot.joints], dtype=int))
+        self.motors = own(physics.motors.ids)
+        feet = [g for s in robot.sensors if s.kind == "foot_force" for g in s.of]
+        self.forces = own(np.array([int(model.sensor(f"force:{g}").adr[0]) + 2 for g in feet], dtype=int))
         self.accel, self.gyro, self.quat, self.wrench = (
             int(model.sensor(name).adr[0]) if self._has_sensor(model, name) else None
             for name in ("accel", "gyro", "quat", "wrench:force")
         )
         self.columns = self._own_columns()
-        self.torque_noise = np.zeros(len(self.motors))
+        torque_noise = np.zeros(len(self.motors))
         for i, sensor in enumerate(robot.sensors):
             if sensor.kind == "motor_torque":
-                self.torque_noise[self.columns[i]] = sensor.figures.get("noise", 0.0)
+                torque_noise[self.columns[i]] = sensor.figures.get("noise", 0.0)
+        self.torque_noise = own(torque_noise) if torque_noise.any() else None
         self.base_q = self.base_v = None
-        self.site = np.eye(3)
+        site = np.eye(3)
         if robot.base is not None:
             joint = int(model.body(robot.base).jntadr[0])
             self.base_q, self.base_v = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
         if robot.imu is not None:
-            self.site = rotation(np.array(model.site(robot.imu).quat))
-        self.walks = {name: np.zeros((self.worlds, 3)) for name in ("gyro", "accel")}
+            site = rotation(np.array(model.site(robot.imu).quat))
+        self.site, self.eye = own(site), own(np.tile(np.eye(3), (self.worlds, 1, 1)))
+        self.walks = {name: own(np.zeros((self.worlds, 3))) for name in ("gyro", "accel")}
         self.last: Readings = {}
-        self.sample = np.full((self.worlds, len(robot.sensors)), -1.0)  # number of each sensor's last own sample
-        self.angles = np.zeros((self.worlds, 2, len(self.q)))  # readings of this control step and of the one before
-        self.angle_step = np.array(-1)
+        self.sample = own(np.full((self.worlds, len(robot.sensors)), -1.0))  # number of each sensor's last own sample
+        self.angles = own(np.zeros((self.worlds, 2, len(self.q))))  # readings of this control step and the one before
+        self.angle_step = own(np.array(-1))
         self.retune()
 
     def _own_columns(self) -> list[np.ndarray]:
@@ -105,60 +112,60 @@ class Sensors:
     def retune(self) -> None:
         """Note which imperfections are present in any world, so that absent ones cost nothing."""
         tables = self.physics.tables
-        self.active = {name: bool(np.any(table)) for name, table in tables.items()}
+        self.active = {name: bool(self.xp.any(table != 0)) for name, table in tables.items()}
         self.mounting = rotation_vector_matrix(tables["imu_mounting"]) if self.active["imu_mounting"] else None
         self.frames = {}
         for name in ("gyro", "accel"):
-            inside = np.broadcast_to(np.eye(3), (self.worlds, 3, 3))
+            inside = self.eye
             if self.mounting is not None:
                 inside = inside @ self.mounting
             if self.active[f"{name}_misalignment"]:
                 inside = inside @ rotation_vector_matrix(tables[f"{name}_misalignment"])
             # The engine's accelerometer lives in the site's frame already; both readings are given in the body's.
             frame = (self.site @ inside if name == "gyro" else inside) @ self.site.T
-            self.frames[name] = None if np.array_equal(frame, np.broadcast_to(np.eye(3), frame.shape)) else frame
+            self.frames[name] = None if bool(self.xp.all(frame == self.eye)) else frame
 
-    def clear(self, ids: np.ndarray, view: View) -> None:
+    def clear(self, ids: Array, view: View) -> None:
         """After a reset: no walk, no memory of earlier readings."""
         for walk in self.walks.values():
             walk[ids] = 0.0
         for values in self.last.values():
-            values[ids] = np.nan
+            values[ids] = float("nan")
         self.sample[ids] = -1.0
         self.angles[ids] = self.encoders(view, 0, False)["joint_pos"][ids, None]
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, Array]:
         """The sensors' memory, for snapshots."""
         memory = {"sample": self.sample, "angles": self.angles, "angle_step": self.angle_step}
         memory |= {f"walk/{name}": value for name, value in self.walks.items()}
         return memory | {f"last/{name}": value for name, value in self.last.items()}
 
-    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def load(self, arrays: Mapping[str, Array]) -> None:
         """Put a snapshot's memory back."""
         own = self.arrays()
         self.last = {}
         for name, value in arrays.items():
             if name.startswith("last/"):
-                self.last[name.removeprefix("last/")] = value.copy()
+                self.last[name.removeprefix("last/")] = self.xp.asarray(value, copy=True)
             else:
                 own[name][...] = value
 
     # ---------------------------------------------------------------- what is true
 
-    def attitude(self, view: View) -> np.ndarray:
+    def attitude(self, view: View) -> Array:
         """Unit quaternion of the body that carries the IMU (worlds, 4), world from body."""
         if self.quat is not None:
             quat = view.sensordata[..., self.quat : self.quat + 4]
         else:
             assert self.base_q is not None
             quat = view.qpos[..., self.base_q + 3 : self.base_q + 7]
-        return quat / np.linalg.norm(quat, axis=-1, keepdims=True)
+        return quat / self.xp.linalg.vector_norm(quat, axis=-1, keepdims=True)
 
-    def down(self) -> np.ndarray:
+    def down(self) -> Array:
         """Unit vector of gravity in the world's frame, (worlds, 3); slope is a tilt of gravity."""
-        slope = self.physics.tables["slope"]
-        up = np.stack([np.tan(slope[:, 0]), np.tan(slope[:, 1]), np.ones(len(slope))], axis=1)
-        return -up / np.linalg.norm(up, axis=1, keepdims=True)
+        xp, slope = self.xp, self.physics.tables["slope"]
+        up = xp.concat([xp.tan(slope), xp.ones_like(slope[:, :1])], axis=1)
+        return -up / xp.linalg.vector_norm(up, axis=1, keepdims=True)
 
     # ---------------------------------------------------------------- what is read
 
@@ -172,8 +179,8 @@ class Sensors:
             q = q + t["encoder_noise"] * self.noise.normal("encoder", step, q.shape[-1])
         if on["encoder_quantum"]:
             quantum = t["encoder_quantum"]
-            safe = np.where(quantum > 0, quantum, 1.0)
-            q = np.where(quantum > 0, np.round(q / safe) * safe, q)
+            safe = self.xp.where(quantum > 0, quantum, self.xp.ones_like(quantum))
+            q = self.xp.where(quantum > 0, self.xp.round(q / safe) * safe, q)
         if noisy and on["velocity_noise"]:
             dq = dq + t["velocity_noise"] * self.noise.normal("velocity", step, q.shape[-1])
         return {"joint_pos": q, "joint_vel": dq}
@@ -184,10 +191,10 @@ class Sensors:
             rates = view.sensordata[..., self.gyro : self.gyro + 3] @ self.site.T
         else:
             assert self.base_v is not None
-            rates = np.array(view.qvel[..., self.base_v + 3 : self.base_v + 6])
+            rates = self._copy(view.qvel[..., self.base_v + 3 : self.base_v + 6])
         out = {"gyro": self._triad("gyro", rates, step, noisy)}
         if self.accel is not None:
-            force = np.array(view.sensordata[..., self.accel : self.accel + 3])
+            force = self._copy(view.sensordata[..., self.accel : self.accel + 3])
             out["accel"] = self._triad("accel", force, step, noisy)
         quat = self.attitude(view)
         R = rotation(quat) if self.mounting is None else rotation(quat) @ (self.site @ self.mounting @ self.site.T)
@@ -197,10 +204,13 @@ class Sensors:
         out["quat"] = quat if self.mounting is None and not self.active["slope"] else _quaternion(R)
         return out
 
-    def _triad(self, name: str, value: np.ndarray, step: int, noisy: bool) -> np.ndarray:
+    def _copy(self, value: Array) -> Array:
+        return self.xp.asarray(value, copy=True)
+
+    def _triad(self, name: str, value: Array, step: int, noisy: bool) -> Array:
         t, on, frame = self.physics.tables, self.active, self.frames[name]
         if frame is not None:
-            value = np.einsum("wji,...wj->...wi", frame, value)
+            value = (self.xp.matrix_transpose(frame) @ value[..., None])[..., 0]
         if on[f"{name}_scale"]:
             value = value * (1 + t[f"{name}_scale"])
         if on[f"{name}_bias"]:
@@ -210,22 +220,22 @@ class Sensors:
         if on[f"{name}_walk"]:
             value = value + self.walks[name]
         if on[f"{name}_noise"]:
-            spacing = np.maximum(self.dt, t["sensor_period"][:, self.of_kind("imu")[0]])
-            value = value + (t[f"{name}_noise"] / np.sqrt(spacing))[:, None] * self.noise.normal(name, step, 3)
+            spacing = self.xp.clip(t["sensor_period"][:, self.of_kind("imu")[0]], self.dt, None)
+            value = value + (t[f"{name}_noise"] / self.xp.sqrt(spacing))[:, None] * self.noise.normal(name, step, 3)
         return value
 
     def walk(self, step: int) -> None:
         """Let the biases wander for one control step."""
         for name, bias in self.walks.items():
             if self.active[f"{name}_walk"]:
-                bias += (self.physics.tables[f"{name}_walk"] * np.sqrt(self.dt))[:, None] * self.noise.normal(
+                bias += (self.physics.tables[f"{name}_walk"] * self.dt**0.5)[:, None] * self.noise.normal(
                     f"{name}_walk", step, 3
                 )
 
     def force(self, view: View, step: int, noisy: bool) -> Readings:
         """foot_force (worlds, feet) [N], normal to the ground."""
         t = self.physics.tables
-        f = np.abs(view.sensordata[..., self.forces])
+        f = self.xp.abs(view.sensordata[..., self.forces])
         f = f + (t["force_drift"] * (t["temperature"] - 25.0))[:, None]
         if noisy and self.active["force_noise"]:
             f = f + t["force_noise"][:, None] * self.noise.normal("force", step, f.shape[-1])
@@ -235,7 +245,7 @@ class Sensors:
         """wrench (worlds, 6): force [N] and torque [N·m] at the sensor's site."""
         assert self.wrench is not None
         t = self.physics.tables
-        w = np.array(view.sensordata[..., self.wrench : self.wrench + 6])
+        w = self._copy(view.sensordata[..., self.wrench : self.wrench + 6])
         w[..., :3] += (t["force_drift"] * (t["temperature"] - 25.0))[:, None]
         if noisy and self.active["force_noise"]:
             w[..., :3] += t["force_noise"][:, None] * self.noise.normal("force", step, 3)
@@ -244,7 +254,7 @@ class Sensors:
     def torque(self, view: View, step: int, noisy: bool) -> Readings:
         """joint_torque (worlds, motors) [N·m] as the motors report it."""
         tau = view.actuator_force[..., self.motors]
-        if noisy and self.torque_noise.any():
+        if noisy and self.torque_noise is not None:
             tau = tau + self.torque_noise * self.noise.normal("torque_sensor", step, tau.shape[-1])
         return {"joint_torque": tau}
 
@@ -257,45 +267,46 @@ class Sensors:
             return out
         stays = self._stays(number, step, noisy)
         for name, value in out.items():
-            old = self.last.setdefault(name, np.full_like(value, np.nan))
-            columns = self.columns[number][: value.shape[-1]]
-            out[name] = np.where(stays[:, None] & np.isfinite(old), old, value)
+            if name not in self.last:
+                self.last[name] = self.xp.full_like(value, float("nan"))
+            old, columns = self.last[name], self.columns[number][: value.shape[-1]]
+            out[name] = self.xp.where(stays[:, None] & self.xp.isfinite(old), old, value)
             old[:, columns] = out[name][:, columns]
         return out
 
-    def _stays(self, number: int, step: int, noisy: bool) -> np.ndarray:
+    def _stays(self, number: int, step: int, noisy: bool) -> Array:
         """Worlds in which sensor `number` has no new reading: between two samples, or the sample was lost."""
         period, lost = self.physics.tables["sensor_period"][:, number], self.physics.tables["sensor_dropout"][:, number]
-        sample = np.floor((self.physics.engine.time + 1e-9) / np.where(period > 0, period, 1.0))
+        safe = self.xp.where(period > 0, period, self.xp.ones_like(period))
+        sample = self.xp.floor((self.physics.engine.time + 1e-9) / safe)
         stays = (period > 0) & (sample == self.sample[:, number])
         self.sample[:, number] = sample
-        if noisy and lost.any():
+        if noisy and self.active["sensor_dropout"]:
             stays |= self.noise.uniform("dropout", step, len(self.robot.sensors))[:, number] < lost
         return stays
 
     def difference(self, readings: Readings, step: int) -> None:
         """Where speed is had by differencing, joint_vel is the change of the delivered angle over the control step."""
-        if step != self.angle_step:
+        if step != int(self.angle_step):
             self.angles[:, 1] = self.angles[:, 0]
             self.angle_step[...] = step
         self.angles[:, 0] = readings["joint_pos"]
         if self.active["velocity_differencing"]:
             by_difference = (self.angles[:, 0] - self.angles[:, 1]) / self.dt
             chosen = self.physics.tables["velocity_differencing"][:, None] > 0.5
-            readings["joint_vel"] = np.where(chosen, by_difference, readings["joint_vel"])
+            readings["joint_vel"] = self.xp.where(chosen, by_difference, readings["joint_vel"])
 
 
-def _upright(down: np.ndarray) -> np.ndarray:
+def _upright(down: Array) -> Array:
     """Rotation (worlds, 3, 3) that turns each unit vector `down` to (0, 0, -1) the shortest way."""
-    c = -down[:, 2]
-    axis = np.stack([-down[:, 1], down[:, 0], np.zeros(len(down))], axis=1)
-    sine = np.linalg.norm(axis, axis=1)
-    unit = axis / np.where(sine > 0, sine, 1.0)[:, None]
-    return rotation_vector_matrix(unit * np.arctan2(sine, c)[:, None])
+    xp = array_namespace(down)
+    axis = xp.stack([-down[:, 1], down[:, 0], xp.zeros_like(down[:, 0])], axis=1)
+    sine = xp.linalg.vector_norm(axis, axis=1)
+    unit = axis / xp.where(sine > 0, sine, xp.ones_like(sine))[:, None]
+    return rotation_vector_matrix(unit * xp.atan2(sine, -down[:, 2])[:, None])
 
 
-def _quaternion(R: np.ndarray) -> np.ndarray:
-    from surefoot.sim.inertia import quaternion
-
+def _quaternion(R: Array) -> Array:
+    """Unit quaternions of rotation matrices with w not negative."""
     q = quaternion(R)
-    return q * np.where(q[..., :1] < 0, -1.0, 1.0)
+    return q * (1 - 2 * array_namespace(q).astype(q[..., :1] < 0, q.dtype))

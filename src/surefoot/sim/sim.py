@@ -124,7 +124,9 @@ class Sim:
         self.substeps = self._divided(self.timestep)
         bounds = {n: p.high for n, p in self.params.items() if p.kind in ("command_delay", "command_jitter")}
         longest = sum(bounds.values()) if bounds else LONGEST_DELAY
-        self.commands = CommandLine(self.worlds, self.model.nu, self.substeps, self.timestep, longest)
+        self.commands = CommandLine(
+            self.worlds, self.model.nu, self.substeps, self.timestep, longest, self.engine.array
+        )
         self.tape = Tape.needed(self)
 
     def _keep_time(self) -> None:
@@ -378,7 +380,12 @@ class Sim:
         if self.sensors.base_q is not None and self.sensors.base_v is not None:
             q, v = self.sensors.base_q, self.sensors.base_v
             pose, twist = np.array(self.engine.qpos[:, q : q + 7]), np.array(self.engine.qvel[:, v : v + 6])
-            x |= {"base_pos": pose[:, :3], "quat": pose[:, 3:], "base_vel_world": twist[:, :3], "base_gyro_true": twist[:, 3:]}
+            x |= {
+                "base_pos": pose[:, :3],
+                "quat": pose[:, 3:],
+                "base_vel_world": twist[:, :3],
+                "base_gyro_true": twist[:, 3:],
+            }
         return x
 
     @property
