@@ -25,6 +25,10 @@ candidates = sim.params.prior().sample(1000, 0)
 replay = sim.replay(log, candidates)
 score = np.sqrt((replay.gap("joint_pos") ** 2).mean(axis=(1, 2)))
 best = int(score.argmin())
-print(f"{len(score)} candidates replayed; gap {1000 * np.median(score):.1f} mrad in the median, {1000 * score[best]:.1f} mrad for the best")
+print(
+    f"{len(score)} candidates replayed; gap {1000 * np.median(score):.1f} mrad in the median, {1000 * score[best]:.1f} mrad for the best"
+)
 for name in sim.params:
-    print(f"  {name:<14} truth {truth[name][0]:8.4g}   best candidate {candidates[name][best]:8.4g} {sim.params[name].unit}")
+    print(
+        f"  {name:<14} truth {truth[name][0]:8.4g}   best candidate {candidates[name][best]:8.4g} {sim.params[name].unit}"
+    )

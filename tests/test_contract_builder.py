@@ -356,7 +356,13 @@ def test_restarting_some_worlds_equals_resetting_them_before_the_next_observatio
 
     joints = ("a", "b")
     groups = (
-        Group(name="policy", terms=(Term(source="joint_pos", columns=joints, history=3), Term(source="last_action", columns=joints, history=3))),
+        Group(
+            name="policy",
+            terms=(
+                Term(source="joint_pos", columns=joints, history=3),
+                Term(source="last_action", columns=joints, history=3),
+            ),
+        ),
         Group(name="critic", terms=(Term(source="clock", columns=("sin", "cos")),), privileged=True),
     )
     contract = Contract(

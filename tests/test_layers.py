@@ -65,7 +65,9 @@ def test_imports_point_down(path):
         assert other in LEVELS, f"{path.name}:{line} imports unknown package {other}"
         strictly = own in ("params", "logs", "contract") and other in ("params", "logs", "contract")
         allowed = LEVELS[other] < LEVELS[own] or (LEVELS[other] == LEVELS[own] == 0 and not strictly)
-        assert allowed, f"{path.relative_to(SOURCE)}:{line} imports {other} (level {LEVELS[other]}) from level {LEVELS[own]}"
+        assert allowed, (
+            f"{path.relative_to(SOURCE)}:{line} imports {other} (level {LEVELS[other]}) from level {LEVELS[own]}"
+        )
 
 
 def test_packages_are_flat():
@@ -90,7 +92,7 @@ def run(code: str) -> str:
 
 
 def test_importing_surefoot_is_light():
-    heavy = "mujoco numpy scipy torch mcap rosbags pyarrow viser tyro rich onnxruntime".split()
+    heavy = ["mujoco", "numpy", "scipy", "torch", "mcap", "rosbags", "pyarrow", "viser", "tyro", "rich", "onnxruntime"]
     code = (
         "import os, sys; before = dict(os.environ); import surefoot; "
         f"print([m for m in {heavy!r} if m in sys.modules], dict(os.environ) == before)"

@@ -176,37 +176,55 @@ def test_worlds_that_break_are_named_kept_and_left_out_and_the_run_goes_on(tmp_p
         assert kept["actor_input"].shape == (2, 2)
 
 
-class Emphasis:
-    """Weighs heavy masses, and remembers how many episodes it heard of."""
+class Heavier:
+    """A schedule: once 20 episodes have ended, the lightest mass becomes 0.1 heavier."""
 
-    def __init__(self, world):
-        self.world, self.heard, self.heavy = world, 0, []
+    def __init__(self):
+        self.prior, self.heard = 0.5, 0
 
-    def hear(self, ended):
-        assert len(ended.e.get("m", ended.score)) == len(ended.score) == len(ended.world)
-        self.heard += len(ended.score)
-        return {"randomize/heard": self.heard}
+    def record(self, e, success, returns):
+        assert len(success) == len(returns) == len(e.get("m", returns))
+        assert np.isfinite(returns).all()
+        self.heard += len(returns)
 
-    def weights(self, rollout):
-        return 0.5 + self.world.m
+    def update(self):
+        grown, self.prior = self.prior, 0.5 + 0.1 * (self.heard // 20)
+        return grown != self.prior
 
-    def snapshot(self):
-        return {"heard": np.array(self.heard)}
+    def state(self):
+        return {"prior": self.prior, "heard": self.heard}
 
-    def restore(self, snapshot):
-        self.heard = int(snapshot["heard"])
+    def load(self, state):
+        self.prior, self.heard = state["prior"], state["heard"]
+
+    @property
+    def summary(self):
+        return f"masses from {self.prior:.1f}"
 
 
-def test_a_listener_hears_episodes_weighs_transitions_and_is_part_of_the_checkpoint(tmp_path):
+class Weighted(PointMass):
+    def draw_from(self, prior):
+        self.lightest = prior
+
+
+def test_a_schedule_hears_episodes_moves_the_prior_and_is_part_of_the_checkpoint(tmp_path):
+    said = []
     for name, parts in (("whole", (12,)), ("parts", (5, 12))):
         for updates in parts:
-            world = PointMass(16)
-            listener = Emphasis(world)
-            run = train(world, SMALL, run=tmp_path / name, steps=updates * STEPS, randomize=listener, say=quiet)
+            world, schedule = Weighted(16), Heavier()
+            run = train(
+                world, SMALL, run=tmp_path / name, steps=updates * STEPS, randomize=schedule, say=said.append,
+                weigh=lambda rollout, world=world: 0.5 + world.m,
+            )  # fmt: skip
     assert same(fall_into(tmp_path / "whole"), fall_into(tmp_path / "parts"))
-    assert run.history()[-1]["randomize/heard"] == listener.heard > 10
+    assert schedule.heard > 20
+    assert world.lightest == schedule.prior > 0.5
+    assert run.history()[-1]["randomize"] == schedule.summary
+    assert "masses from 0.6" in said
     plain = train(PointMass(16), SMALL, run=tmp_path / "plain", steps=12 * STEPS, say=quiet)
     assert not np.array_equal(plain.policy.to_arrays()["net.0.weight"], run.policy.to_arrays()["net.0.weight"])
+    with pytest.raises(InputError, match=r"PointMass has no draw_from\(prior\)"):
+        train(PointMass(16), SMALL, run=tmp_path / "none", steps=STEPS, randomize=Heavier(), say=quiet)
 
 
 def test_the_event_file_has_right_checksums_and_the_numbers_of_the_diary(tmp_path):

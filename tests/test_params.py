@@ -18,7 +18,9 @@ def schema() -> sf.Params:
         gyro_bias=sf.gyro_bias(low=-0.1, high=0.1),
         cone=sf.discrete("cone", 0, 1),
     )
-    return params.bind({"foot_friction": (), "kd": ("FL_calf_joint", "FR_calf_joint"), "gyro_bias": ("x", "y", "z"), "cone": ()})
+    return params.bind(
+        {"foot_friction": (), "kd": ("FL_calf_joint", "FR_calf_joint"), "gyro_bias": ("x", "y", "z"), "cone": ()}
+    )
 
 
 def test_names_label_every_scalar_in_order():

@@ -19,8 +19,14 @@ IMPERFECT = sf.Params(
     encoder_quantum=sf.encoder_quantum(low=0.0, high=0.01),
     velocity_noise=sf.velocity_noise(low=0.0, high=0.2),
     differencing=sf.discrete("velocity_differencing", 0, 1),
-    **{f"gyro_{k}": getattr(sf, f"gyro_{k}")(low=0.0, high=0.02) for k in ("noise", "bias", "walk", "scale", "misalignment")},
-    **{f"accel_{k}": getattr(sf, f"accel_{k}")(low=0.0, high=0.1) for k in ("noise", "bias", "walk", "scale", "misalignment")},
+    **{
+        f"gyro_{k}": getattr(sf, f"gyro_{k}")(low=0.0, high=0.02)
+        for k in ("noise", "bias", "walk", "scale", "misalignment")
+    },
+    **{
+        f"accel_{k}": getattr(sf, f"accel_{k}")(low=0.0, high=0.1)
+        for k in ("noise", "bias", "walk", "scale", "misalignment")
+    },
     mounting=sf.imu_mounting(low=-0.1, high=0.1),
     slope=sf.slope(low=-0.2, high=0.2),
     delay=sf.sensor_delay(low=0.0, high=0.03, each=True),
@@ -61,7 +67,9 @@ class TorchNoise:
 def like(sim: sf.Sim) -> SimpleNamespace:
     """What sensors and disturbances know of a Sim, in torch tensors of their own."""
     names = ("qpos", "qvel", "qfrc_applied", "xfrc_applied", "time")
-    engine = SimpleNamespace(worlds=sim.worlds, array=torch.from_numpy, **tensors({n: getattr(sim.engine, n) for n in names}))
+    engine = SimpleNamespace(
+        worlds=sim.worlds, array=torch.from_numpy, **tensors({n: getattr(sim.engine, n) for n in names})
+    )
     physics = SimpleNamespace(
         engine=engine, tables=tensors(sim.physics.tables), motors=sim.physics.motors, built=sim.built, option=sim.physics.option,
         has=sim.physics.has, joint_dofs=sim.physics.joint_dofs,
@@ -98,7 +106,9 @@ def test_torch_sensors_with_every_imperfection_read_what_numpy_sensors_read():
         assert set(here) == set(there)
         for name, value in here.items():
             assert isinstance(there[name], torch.Tensor)
-            np.testing.assert_allclose(there[name].numpy(), value, rtol=1e-12, atol=1e-12, err_msg=f"{name} at step {step}")
+            np.testing.assert_allclose(
+                there[name].numpy(), value, rtol=1e-12, atol=1e-12, err_msg=f"{name} at step {step}"
+            )
         sim.step(sim.rest_command + 0.3 * rng.normal(size=(WORLDS, 12)))
         other.sensors.walk(step)
         other.engine.time[:] = torch.from_numpy(sim.time)

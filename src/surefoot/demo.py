@@ -27,7 +27,12 @@ FRAMES = 6
 
 
 def main(
-    out: str | Path = "out/demo", *, worlds: int = 64, seed: int = 0, pictures: bool = True, say: Callable[[str], None] = print
+    out: str | Path = "out/demo",
+    *,
+    worlds: int = 64,
+    seed: int = 0,
+    pictures: bool = True,
+    say: Callable[[str], None] = print,
 ) -> Path:
     """Run the demo and write out/log.mcap and out/report.html; returns the report's path."""
     out, start = Path(out), time.perf_counter()
@@ -76,7 +81,9 @@ def drop_and_push(
         if camera is not None:
             camera.close()
     fallen = int((sim.truth()["base_pos"][:, 2] < 0.15).sum())
-    say(f"dropped from {DROP * 100:.0f} cm and pushed for {SECONDS:.0f} s: {fallen} of {sim.worlds} lie down, {len(sim.failures)} diverged")
+    say(
+        f"dropped from {DROP * 100:.0f} cm and pushed for {SECONDS:.0f} s: {fallen} of {sim.worlds} lie down, {len(sim.failures)} diverged"
+    )
     return np.array(heights), recording.log(task="drop, squat and push"), film, gang
 
 
@@ -93,7 +100,9 @@ def squat(sim: Sim, t: float) -> np.ndarray:
     """Position targets (nu,) of a slow squat about the default pose."""
     depth = 0.25 * np.sin(2 * np.pi * 0.6 * t) * min(1.0, t)
     shift = {"thigh": depth, "calf": -2 * depth}
-    return sim.rest_command + np.array([next((v for k, v in shift.items() if k in name), 0.0) for name in sim.command_names])
+    return sim.rest_command + np.array(
+        [next((v for k, v in shift.items() if k in name), 0.0) for name in sim.command_names]
+    )
 
 
 def replay_twice(sim: Sim, log: Log, own: E) -> dict[str, Replay]:
@@ -105,7 +114,10 @@ def replay_twice(sim: Sim, log: Log, own: E) -> dict[str, Replay]:
 def gap_text(tables: dict[str, list[Gap]]) -> str:
     """Gap per joint [mrad] as text, one column a replay."""
     names = list(tables)
-    lines = ["gap per joint, log minus replay, rms [mrad]:", f"  {'joint':<12}" + "".join(f"{n:>14}" for n in names) + f"{'noise floor':>14}"]
+    lines = [
+        "gap per joint, log minus replay, rms [mrad]:",
+        f"  {'joint':<12}" + "".join(f"{n:>14}" for n in names) + f"{'noise floor':>14}",
+    ]
     for row in zip(*tables.values(), strict=True):
         values = "".join(f"{1000 * g.rms:>14.1f}" for g in row)
         lines.append(f"  {label(row[0].column):<12}{values}{1000 * row[0].floor:>14.2f}")
@@ -137,7 +149,10 @@ def report(
         f"{means['its own e']:.1f} mrad. What remains are the pushes, which a replay does not know, and sensor noise.",
     )
     if gang is not None:
-        page.image(gang, f"All {sim.worlds} worlds at half time, each with its own masses, motors, friction, delays and sensors.")
+        page.image(
+            gang,
+            f"All {sim.worlds} worlds at half time, each with its own masses, motors, friction, delays and sensors.",
+        )
     if film:
         times = [f"{k * round(SECONDS / sim.control_dt / FRAMES) * sim.control_dt:.2f} s" for k in range(len(film))]
         page.filmstrip(film, times, "The recorded world.")

@@ -2,8 +2,10 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class InputError(ValueError):
@@ -19,7 +21,7 @@ class Diverged(RuntimeError):  # noqa: N818 (the sentence reads better without "
         file: where the worst world can be replayed from, or None.
     """
 
-    def __init__(self, message: str, worlds: np.ndarray, step: int, file: str | None = None):
+    def __init__(self, message: str, worlds: "np.ndarray", step: int, file: str | None = None):
         super().__init__(message)
         self.worlds, self.step, self.file = worlds, step, file
 

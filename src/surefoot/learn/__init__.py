@@ -13,5 +13,5 @@ from surefoot.learn.ppo import PPO as PPO
 from surefoot.learn.rollout import Rollout as Rollout
 from surefoot.learn.runs import Run as Run
 from surefoot.learn.runs import load_run as load_run
-from surefoot.learn.train import Listener as Listener
+from surefoot.learn.train import Schedule as Schedule
 from surefoot.learn.train import train as train

@@ -18,7 +18,7 @@ from surefoot.errors import InputError
 from surefoot.files import replacing
 from surefoot.learn import checkpoint
 from surefoot.learn.clock import Clock
-from surefoot.learn.episodes import Ended, Episodes
+from surefoot.learn.episodes import Episodes
 from surefoot.learn.journal import Journal
 from surefoot.learn.learner import Learner
 from surefoot.learn.mirror import Mirror
@@ -59,28 +59,42 @@ class Worlds(Protocol):
         ...
 
 
-class Listener(Protocol):
-    """Who chooses e or weighs episodes while the training runs (`surefoot.randomize`)."""
+class Schedule(Protocol):
+    """How p(e) moves while the training runs; those of `surefoot.randomize` are such.
 
-    def hear(self, ended: Ended, /) -> Mapping[str, float] | None:
-        """Take in the episodes of one rollout; numbers given back go into the diary."""
+    With one, the world needs `draw_from(prior)`, as `surefoot.tasks.World` has it.
+    """
+
+    @property
+    def prior(self) -> Any:
+        """What to draw e from now."""
         ...
 
-    def weights(self, rollout: Rollout, /) -> Tensor | None:
-        """Emphasis on transitions in the policy's loss, (steps, worlds) or (worlds,); None: all alike."""
+    def record(self, e: Mapping[str, Any], success: Any, returns: Any) -> None:
+        """Take in ended episodes, a row each."""
         ...
 
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Everything that decides what it does next."""
+    def update(self) -> bool:
+        """Move the prior; True when it changed."""
         ...
 
-    def restore(self, snapshot: Mapping[str, np.ndarray], /) -> None:
-        """Go back to a snapshot; called before the worlds are restored."""
+    def state(self) -> dict[str, Any]:
+        """Everything that decides what it does next, as plain data for JSON."""
+        ...
+
+    def load(self, state: Mapping[str, Any], /) -> None:
+        """Go on from a `state()`."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
         ...
 
 
 Evaluate = Callable[[Policy], Mapping[str, float]]
 Stop = Callable[[Mapping[str, Any]], bool]
+Weigh = Callable[[Rollout], Tensor | None]
 
 
 def train(
@@ -93,7 +107,8 @@ def train(
     evaluate: Evaluate | None = None,
     every: int = 250_000,
     stop: Stop | None = None,
-    randomize: Listener | None = None,
+    randomize: Schedule | None = None,
+    weigh: Weigh | None = None,
     mirror: Mirror | None = None,
     about: Mapping[str, Any] | None = None,
     resume: bool = True,
@@ -114,7 +129,9 @@ def train(
         every: steps between evaluations.
         stop: called with each update's record (the latest evaluation included); true ends the training early, for good:
             a run stopped this way goes on only if it is resumed without `stop`.
-        randomize: hears of ended episodes, may weigh transitions; its state is part of the checkpoint.
+        randomize: hears how ended episodes went and moves the prior that the world draws e from.
+        weigh: emphasis on transitions in the policy's loss: a function of the rollout (its `reward`, `terminated`, ... are
+            (steps, worlds)) that gives (steps, worlds) or (worlds,) weights, not negative; None from it: all alike.
         mirror: left-right symmetry of observations and actions: every transition is learned from twice.
         about: what config.json should say besides (task, robot, contract, hashes).
         resume: go on from a checkpoint in `run` if there is one; False begins anew.
@@ -125,7 +142,7 @@ def train(
     if steps < 1 or every < 1 or threads < 1:
         raise InputError(f"steps, every and threads must be at least 1, given {steps}, {every} and {threads}")
     training = _Training(
-        world, ppo or PPO(), folder=Path(run), seed=seed, randomize=randomize, mirror=mirror, about=about
+        world, ppo or PPO(), folder=Path(run), seed=seed, randomize=randomize, weigh=weigh, mirror=mirror, about=about
     )
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -156,11 +173,13 @@ class _Training:
         *,
         folder: Path,
         seed: int,
-        randomize: Listener | None,
+        randomize: Schedule | None,
+        weigh: Weigh | None,
         mirror: Mirror | None,
         about: Mapping[str, Any] | None,
     ):
         self.world, self.ppo, self.folder, self.randomize = world, ppo, folder, randomize
+        self.weigh = weigh
         self.config = {
             "ppo": ppo.to_dict(), "seed": seed, "worlds": world.worlds, "widths": dict(world.widths),
             "actions": world.actions, "mirror": mirror is not None, "about": dict(about or {}), "versions": versions(),
@@ -181,9 +200,12 @@ class _Training:
         arrays, about = checkpoint.load(saved) if going_on else ({}, {})
         if going_on:
             check_same(read_config(self.folder), self.config, self.folder)
+            if self.randomize is not None:
+                self.randomize.load(about["randomize"] or {})
         else:
             saved.unlink(missing_ok=True)
             write_config(self.folder, self.config)
+        self._redraw()
         observations = None if going_on else self.world.reset()
         device = torch.device("cpu") if observations is None else next(iter(observations.values())).device
         device = torch.device(about.get("device", str(device)))
@@ -199,6 +221,17 @@ class _Training:
             self.begins = torch.ones(w.worlds, dtype=torch.bool, device=device)
         self.journal = Journal(self.folder, sizes=tuple(about["sizes"]) if going_on else None)
 
+    def _redraw(self) -> None:
+        """Let the world draw e from the schedule's prior from now on."""
+        if self.randomize is None:
+            return
+        draw_from = getattr(self.world, "draw_from", None)
+        if draw_from is None:
+            raise InputError(
+                f"{type(self.world).__name__} has no draw_from(prior): give a World whose e can be drawn anew"
+            )
+        draw_from(self.randomize.prior)
+
     def save(self) -> None:
         """Write a checkpoint: between updates only."""
         arrays = {f"learner/{k}": v for k, v in self.learner.snapshot().items()}
@@ -208,20 +241,17 @@ class _Training:
         arrays |= {"begins": self.begins.cpu().numpy(), "torch": torch.get_rng_state().numpy()}
         if self.memory is not None:
             arrays["memory"] = self.memory.cpu().numpy()
-        if self.randomize is not None:
-            arrays |= {f"randomize/{k}": v for k, v in self.randomize.snapshot().items()}
         about = {
             "steps": self.steps, "updates": self.updates, "evaluated": self.evaluated, "refused": self.refused,
             "stopped": self.stopped, "latest": self.latest, "seconds": self.clock.seconds,
             "sizes": self.journal.sizes(), "broken_files": self.broken_files, "device": str(self.learner.device),
+            "randomize": None if self.randomize is None else self.randomize.state(),
         }  # fmt: skip
         checkpoint.save(self.folder / CHECKPOINT, arrays, about)
 
     def _restore(self, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
         device = self.learner.device
         self.learner.restore(part(arrays, "learner/"))
-        if self.randomize is not None:
-            self.randomize.restore(part(arrays, "randomize/"))
         self.world.restore(part(arrays, "world/"))
         self.episodes.restore(part(arrays, "episodes/"))
         seen = part(arrays, "observations/")
@@ -310,12 +340,13 @@ class _Training:
 
     def _learn(self, progress: Progress, threads: int) -> dict[str, Any]:
         """One update, and its record."""
-        told = None
-        weights = None
         ended = self.episodes.take()
         if self.randomize is not None:
-            told = self.randomize.hear(ended)
-            weights = self.randomize.weights(self.rollout)
+            self.randomize.record(ended.e, ended.success, ended.score)
+            if self.randomize.update():
+                self._redraw()
+                progress.note(self.randomize.summary)
+        weights = self.weigh(self.rollout) if self.weigh is not None else None
         self.clock.lap("rest")
         update = self.learner.update(self.rollout, weights=weights, threads=threads)
         self.clock.lap("update")
@@ -325,7 +356,9 @@ class _Training:
             progress.note(f"update {self.updates} refused a minibatch: {sentence}")
         record: dict[str, Any] = {"steps": self.steps, "updates": self.updates, "seconds": self.clock.training}
         record |= self.episodes.numbers() | update.numbers | self.clock.shares()
-        record |= {"refused": self.refused} | {k: float(v) for k, v in (told or {}).items()}
+        record["refused"] = self.refused
+        if self.randomize is not None:
+            record["randomize"] = self.randomize.summary
         if update.refused:
             record["refused_why"] = update.refused[:8]
         return record

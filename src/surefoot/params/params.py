@@ -83,7 +83,7 @@ class Params(Mapping[str, Param]):
             if value is None:
                 value = np.sqrt(param.low * param.high) if param.scale == "log" else 0.5 * (param.low + param.high)
                 if param.choices is not None:
-                    value = min(param.choices, key=lambda choice: abs(choice - value))
+                    value = float(np.asarray(param.choices)[np.abs(np.asarray(param.choices) - value).argmin()])
             bound._nominal[name] = np.broadcast_to(np.asarray(value, float), shape).copy()
         return bound
 

@@ -359,10 +359,9 @@ def pieces_of(params: Params, name: str, belief: Belief) -> list[Piece]:
             spread = Spread(shared=belief.shared.cut(low, high), own=belief.own)
             log = param.scale == "log"
             return [Elements(name=name, labels=labels, spread=spread, low=low, high=high, log=log)]
+        each: list[Any] = list(belief) if isinstance(belief, Sequence) else []
         if isinstance(belief, Distribution):
             each = [belief] * len(labels)
-        else:
-            each = list(belief) if isinstance(belief, Sequence) else []
         if len(each) != len(labels) or not all(isinstance(x, Distribution) for x in each):
             raise InputError(f"one distribution or {len(labels)} are needed, such as Point(value=1.0), not {belief!r}")
         for x in each:

@@ -43,4 +43,6 @@ def load_e(path: str | Path) -> E:
             values = data["e"]
         return {str(name): np.atleast_1d(np.asarray(value, dtype=float)) for name, value in values.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, zipfile.BadZipFile) as error:
-        raise InputError(f"cannot read e from '{path}': {error} (it needs a table 'e' of numbers, see save_e)") from None
+        raise InputError(
+            f"cannot read e from '{path}': {error} (it needs a table 'e' of numbers, see save_e)"
+        ) from None

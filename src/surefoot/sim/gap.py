@@ -40,7 +40,7 @@ def gaps(replay: Replay, world: int = 0) -> list[Gap]:
                     worst=float(np.abs(d).max()),
                     bias=float(d.mean()),
                     floor=noise_floor(channel.values[:, i]),
-                )  # fmt: skip
+                )
             )
     return out
 

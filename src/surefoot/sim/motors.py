@@ -15,7 +15,8 @@ import numpy as np
 
 from surefoot.errors import InputError
 from surefoot.robots import Actuator, Robot
-from surefoot.sim.build import CONTROL_POSITION, Built, windings
+from surefoot.sim.build import Built
+from surefoot.sim.drives import CONTROL_POSITION, windings
 
 TABLES = ("strength", "kp", "kd", "torque_limit", "torque_constant", "resistance", "voltage", "cogging", "thermal")
 

@@ -21,7 +21,7 @@ from surefoot.errors import InputError, did_you_mean
 from surefoot.logs import Log
 from surefoot.params import E, Params
 from surefoot.robots import Robot
-from surefoot.sim import failure, replay
+from surefoot.sim import failure, replay, snapshot
 from surefoot.sim.build import Built, build
 from surefoot.sim.commands import CommandLine
 from surefoot.sim.disturbances import Disturbances
@@ -278,7 +278,8 @@ class Sim:
         if u.shape != (self.worlds, self.model.nu):
             if u.shape != (self.model.nu,):
                 raise InputError(
-                    f"u must have shape ({self.worlds}, {self.model.nu}), a column for each of {', '.join(self.command_names)}; got {u.shape}"
+                    f"u must have shape ({self.worlds}, {self.model.nu}), a column for each of "
+                    f"{', '.join(self.command_names)}; got {u.shape}"
                 )
             u = np.broadcast_to(u, (self.worlds, self.model.nu))
         if not np.isfinite(u).all():
@@ -428,58 +429,8 @@ class Sim:
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Everything that decides what happens next: state, e, histories, memories, counters; plain arrays."""
-        out = {
-            "state": self.engine.state.copy(),
-            "alive": self.alive.copy(),
-            "steps": np.array(self.steps),
-            "seed": np.array(self.seed),
-        }
-        out["warning"] = self.engine.batch.warning.copy()
-        out |= {f"field:{k}": v.copy() for k, v in self.engine.expanded.items()}
-        out |= {f"table:{k}": v.copy() for k, v in self.physics.tables.items()}
-        out |= {f"command:{k}": getattr(self.commands, k).copy() for k in ("history", "slewed", "spin")}
-        out |= {f"sensor:{k}": v.copy() for k, v in self.sensors.arrays().items()}
-        out |= {f"memory:{k}": v.copy() for k, v in self.memory.items()}
-        out |= {f"derived:{k}": v for k, v in self.engine.outputs.items()}
-        out["gust"] = self.disturbances.gust.copy()
-        if self.tape is not None:
-            out |= {f"tape:{k}": v.copy() for k, v in self.tape.arrays().items()}
-        if "ground_law" in self.laws.names:
-            out["ground"] = self.laws.last_pos.copy()
-        return out
+        return snapshot.take(self)
 
-    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
         """Put a snapshot of a Sim like this one back, bit for bit."""
-        if snapshot["state"].shape != self.engine.state.shape:
-            raise InputError(
-                f"the snapshot holds {len(snapshot['state'])} worlds of another size than this Sim's {self.worlds}: make a like Sim"
-            )
-        self.engine.state[:] = snapshot["state"]
-        self.engine.batch.warning[:] = snapshot["warning"]
-        self.alive[:] = snapshot["alive"]
-        self.steps = int(snapshot["steps"])
-        self.noise.seed = self.seed = int(snapshot["seed"])
-        parts: dict[str, dict[str, np.ndarray]] = {}
-        for key, value in snapshot.items():
-            if ":" in key:
-                part, name = key.split(":", 1)
-                parts.setdefault(part, {})[name] = value
-        for name, value in parts.get("field", {}).items():
-            self.engine.field(name)[:] = value
-        if parts.get("field"):
-            self.engine.refresh_constants(self.engine.everyone)
-        for name, value in parts["table"].items():
-            self.physics.tables[name][:] = value
-        for name, value in parts["command"].items():
-            getattr(self.commands, name)[:] = value
-        self.sensors.load(parts["sensor"])
-        self.memory = {k: v.copy() for k, v in parts.get("memory", {}).items()}
-        self.disturbances.gust[:] = snapshot["gust"]
-        if self.tape is not None:
-            self.tape.load(parts["tape"])
-        if "ground_law" in self.laws.names:
-            self.laws.last_pos[:] = snapshot["ground"]
-        self.sensors.retune()
-        self.disturbances.retune()
-        self.commands.retime(self.physics.tables["command_delay"])
-        self.engine.outputs = parts["derived"]
+        snapshot.put_back(self, saved)

@@ -7,7 +7,9 @@ import numpy as np
 
 from surefoot.errors import InputError
 from surefoot.params import Param, Params
-from surefoot.sim.build import PLAY, SPRING, Built, flex_name, matching, payload_name
+from surefoot.sim.build import Built
+from surefoot.sim.edits import PLAY, SPRING, flex_name, payload_name
+from surefoot.sim.names import matching
 
 MOTOR_TABLES = (
     "strength", "kp", "kd", "torque_limit", "torque_constant", "resistance", "voltage", "speed_limit", "cogging",

@@ -8,7 +8,7 @@ Without it a longer leg, a worn sole, an offset joint or a bump would start a wo
 import mujoco
 import numpy as np
 
-from surefoot.sim.build import GROUND
+from surefoot.sim.names import GROUND
 from surefoot.sim.physics import Physics
 from surefoot.sim.terrain import first_field
 

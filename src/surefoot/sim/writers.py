@@ -11,8 +11,9 @@ import mujoco
 import numpy as np
 
 from surefoot.sim import inertia, restitution
-from surefoot.sim.build import GROUND, PLAY, SPRING
+from surefoot.sim.edits import PLAY, SPRING
 from surefoot.sim.motors import TABLES as MOTOR_TABLES
+from surefoot.sim.names import GROUND
 from surefoot.sim.slots import Slots, link_end
 from surefoot.sim.terrain import first_field
 

@@ -76,7 +76,13 @@ class Velocity:
             control_dt=robot.control_dt,
             timestep=robot.timestep,
             groups=(Group(name="policy", terms=policy), critic),
-            action=Action(joints=joints, kind="joint_pos_target", scale=self.scale, offset=tuple(robot.pose[j] for j in joints), clip=(-10.0, 10.0)),
+            action=Action(
+                joints=joints,
+                kind="joint_pos_target",
+                scale=self.scale,
+                offset=tuple(robot.pose[j] for j in joints),
+                clip=(-10.0, 10.0),
+            ),
             sensor_channels=("gyro", "gravity", "joint_pos", "joint_vel"),
             pose=tuple(robot.pose[j] for j in joints),
             kp=tuple(limits[j].kp for j in joints),
@@ -117,10 +123,13 @@ class Velocity:
         """Velocities in the body frame, tilt, and the feet, as float32 tensors."""
         sim = s.sim
         q, v = sim.sensors.base_q, sim.sensors.base_v
-        assert q is not None and v is not None
+        assert q is not None
+        assert v is not None
         qpos, qvel = over(sim.engine.qpos)[:, q : q + 7].float(), over(sim.engine.qvel)[:, v : v + 6].float()
         w, x, y, z = qpos[:, 3:].unbind(1)
-        up = torch.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], 1)  # world z in the body frame
+        up = torch.stack(
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], 1
+        )  # world z in the body frame
         forward = torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], 1)
         left = torch.stack([2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)], 1)
         vel = qvel[:, :3]
@@ -128,7 +137,14 @@ class Velocity:
         feet = over(sim.engine.derived("geom_xpos"))[:, self._feet(sim), 2].float()
         radius = torch.from_numpy(sim.model.geom_size[self._feet(sim), 0]).float()
         force = over(sim.engine.derived("sensordata"))[:, sim.sensors.forces].abs()
-        return {"velocity": body, "gyro": qvel[:, 3:], "up": up, "height": qpos[:, 2], "feet": feet - radius, "contact": force > 1.0}
+        return {
+            "velocity": body,
+            "gyro": qvel[:, 3:],
+            "up": up,
+            "height": qpos[:, 2],
+            "feet": feet - radius,
+            "contact": force > 1.0,
+        }
 
     @staticmethod
     def _feet(sim: Sim) -> np.ndarray:
@@ -158,7 +174,9 @@ class Velocity:
         feet = (t["feet"].clamp(min=0.0) - wanted).square().sum(1)
         tau = over(s.sim.engine.derived("actuator_force")).float()
         pose = s.q.float() - torch.tensor([s.sim.robot.pose[j] for j in s.sim.robot.joints])
-        hips = torch.tensor([("hip" in j and "pitch" not in j) or "yaw" in j or "roll" in j for j in s.sim.robot.joints]).float()
+        hips = torch.tensor(
+            [("hip" in j and "pitch" not in j) or "yaw" in j or "roll" in j for j in s.sim.robot.joints]
+        ).float()
         step, jerk = s.action - s.last_action, s.action - 2 * s.last_action + s.older_action
         weighted = {
             "track_velocity": 2.0 * torch.exp(-linear / 0.15),

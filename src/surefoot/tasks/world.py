@@ -53,7 +53,10 @@ class World:
         columns = {**channel_columns(sim), "e": sim.params.names}
         known = {term.source for group in self.contract.groups for term in group.terms}
         self.builder = Builder(
-            self.contract, worlds=sim.worlds, like=torch.empty(0), columns={k: v for k, v in columns.items() if k in known}
+            self.contract,
+            worlds=sim.worlds,
+            like=torch.empty(0),
+            columns={k: v for k, v in columns.items() if k in known},
         )
         self._limit = round(task.episode / sim.control_dt)
         self._rng = np.random.default_rng([seed, 0x5EED])
@@ -94,10 +97,18 @@ class World:
     # ---------------------------------------------------------------- episodes
 
     def _situation(self) -> Situation:
+        z = self._zeros
         s = Situation(
-            sim=self.sim, q=self._states["q"][:, self._q], dq=self._states["dq"][:, self._dq], command=self.command, memory=self.memory,
-            time=self.age * self.sim.control_dt, **self._zeros,
-        )  # fmt: skip
+            sim=self.sim,
+            q=self._states["q"][:, self._q],
+            dq=self._states["dq"][:, self._dq],
+            action=z["action"],
+            last_action=z["last_action"],
+            older_action=z["older_action"],
+            command=self.command,
+            memory=self.memory,
+            time=self.age * self.sim.control_dt,
+        )
         s.truth = self.task.truth(s)
         return s
 
@@ -130,7 +141,9 @@ class World:
 
     def _readings(self, s: Situation) -> dict[str, Tensor]:
         readings = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self.sim.sense().items()}
-        readings |= {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self.task.privileged(s).items()}
+        readings |= {
+            name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self.task.privileged(s).items()
+        }
         readings["e"] = torch.from_numpy(self._e_row)
         return readings
 
