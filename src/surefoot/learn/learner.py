@@ -173,7 +173,7 @@ class Learner:
         """Move the normalisers; only between updates, so that until then the policy is the function that acted."""
         both = ((self.policy, rollout.actor, self._map_actor), (self.critic, rollout.critic, self._map_critic))
         for reader, x, mirrored in both:
-            rows = x[:-1][~rollout.blind[:-1]]
+            rows = x[:-1][~rollout.blind[:-1]] if bool(rollout.blind.any()) else x[:-1].flatten(0, 1)
             reader.normaliser.update(torch.cat([rows, mirrored(rows)]) if mirrored else rows)
 
     # ---------------------------------------------------------------- snapshots

@@ -47,9 +47,8 @@ class Normaliser:
         if self.frozen:
             return
         rows = x.reshape(-1, self.width).double()
-        finite = torch.isfinite(rows).all(1)
-        if not bool(finite.all()):
-            rows = rows[finite]
+        if not bool(torch.isfinite(rows.sum())):
+            rows = rows[torch.isfinite(rows).all(1)]
         added = float(len(rows))
         if not added:
             return

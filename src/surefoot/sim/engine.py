@@ -114,15 +114,20 @@ class CpuEngine:
         self.batch.forward(np.sort(ids))
 
     def advance(
-        self, control: np.ndarray, ids: np.ndarray | None = None, record: Sequence[str] = ()
+        self,
+        control: np.ndarray,
+        ids: np.ndarray | None = None,
+        record: Sequence[str] = (),
+        into: dict[str, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:
         """Step n substeps with control (k, n, nu); returns records (k, n, ...), valid until the next call.
 
-        A world that leaves the numbers stops at the substep where it did so; `failed` names it.
+        Records are written to the arrays `into` where given. A world that leaves the numbers stops at the substep where it
+        did so; `failed` names it.
         """
         n = control.shape[1]
         key = n if ids is None else -n
-        out = self._buffers.get(key, {}) if ids is None else {}
+        out = into if into is not None else self._buffers.get(key, {}) if ids is None else {}
         for name in record:
             if name not in out:
                 out[name] = np.zeros((len(control), n, *self.batch.bind(name).shape[1:]))
@@ -130,7 +135,7 @@ class CpuEngine:
             out = self.batch.rollout(n, control, record=record, ids=ids, out=out)
         except SimulationError as error:
             self.batch.warning[error.ids, BAD[0], 1] += 1
-        if ids is None:
+        if ids is None and into is None:
             self._buffers[key] = out  # type: ignore[assignment]
         return out  # type: ignore[return-value]
 

@@ -124,6 +124,10 @@ class Sensors:
             # The engine's accelerometer lives in the site's frame already; both readings are given in the body's.
             frame = (self.site @ inside if name == "gyro" else inside) @ self.site.T
             self.frames[name] = None if bool(self.xp.all(frame == self.eye)) else frame
+        self.white = {}
+        for index in self.of_kind("imu"):
+            spacing = self.xp.sqrt(self.xp.clip(tables["sensor_period"][:, index], self.dt, None))
+            self.white = {name: (tables[f"{name}_noise"] / spacing)[:, None] for name in ("gyro", "accel")}
 
     def clear(self, ids: Array, view: View) -> None:
         """After a reset: no walk, no memory of earlier readings."""
@@ -197,12 +201,14 @@ class Sensors:
             force = self._copy(view.sensordata[..., self.accel : self.accel + 3])
             out["accel"] = self._triad("accel", force, step, noisy)
         quat = self.attitude(view)
+        if self.mounting is None and not self.active["slope"]:
+            w, x, y, z = (quat[..., i] for i in range(4))
+            up = [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]
+            return out | {"gravity": -self.xp.stack(up, axis=-1), "quat": quat}
         R = rotation(quat) if self.mounting is None else rotation(quat) @ (self.site @ self.mounting @ self.site.T)
         if self.active["slope"]:
             R = _upright(self.down()) @ R
-        out["gravity"] = -R[..., 2, :]
-        out["quat"] = quat if self.mounting is None and not self.active["slope"] else _quaternion(R)
-        return out
+        return out | {"gravity": -R[..., 2, :], "quat": _quaternion(R)}
 
     def _copy(self, value: Array) -> Array:
         return self.xp.asarray(value, copy=True)
@@ -220,8 +226,7 @@ class Sensors:
         if on[f"{name}_walk"]:
             value = value + self.walks[name]
         if on[f"{name}_noise"]:
-            spacing = self.xp.clip(t["sensor_period"][:, self.of_kind("imu")[0]], self.dt, None)
-            value = value + (t[f"{name}_noise"] / self.xp.sqrt(spacing))[:, None] * self.noise.normal(name, step, 3)
+            value = value + self.white[name] * self.noise.normal(name, step, 3)
         return value
 
     def walk(self, step: int) -> None:

@@ -334,7 +334,8 @@ class Sim:
         ids = None if self.alive.all() else np.flatnonzero(self.alive)
         wanted = RECORDS if self.tape is not None and not record else record
         if not self.laws:
-            out = self.engine.advance(control if ids is None else control[ids], ids, wanted)
+            into = self.tape.blank() if self.tape is not None and not record and ids is None else None
+            out = self.engine.advance(control if ids is None else control[ids], ids, wanted, into)
         else:
             parts = []
             for j in range(control.shape[1]):

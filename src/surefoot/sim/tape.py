@@ -20,18 +20,19 @@ AGES = ("sensor_delay", "sensor_jitter", "sensor_period")
 
 
 class Tape:
-    """A ring of substep records: (worlds, slots, columns)."""
+    """A ring of control steps: for each record (blocks, worlds, substeps, columns), which the engine fills itself."""
 
     def __init__(self, sim: "Sim", longest: float):
-        self.sim, self.dt = sim, sim.timestep
+        self.sim, self.dt, self.substeps = sim, sim.timestep, sim.substeps
         model = sim.model
-        self.widths = [model.nq, model.nv, model.nsensordata, model.nu]
-        self.edges = [int(edge) for edge in np.cumsum([0, *self.widths])]
-        self.slots = int(np.ceil(longest / self.dt - 1e-9)) + sim.substeps + 2
+        widths = dict(zip(RECORDS, (model.nq, model.nv, model.nsensordata, model.nu), strict=True))
+        self.blocks = int(np.ceil(longest / (self.substeps * self.dt) - 1e-9)) + 2
         own, self.xp = sim.engine.array, array_namespace(sim.engine.qpos)
-        self.ring = own(np.zeros((sim.worlds, self.slots, self.edges[-1])))
-        self.head = np.array(0)  # slot of the newest record
+        shape = (self.blocks, sim.worlds, self.substeps)
+        self.ring = {name: own(np.zeros((*shape, width))) for name, width in widths.items()}
+        self.head = np.array(0)  # block of the newest control step
         self._rows = own(np.arange(sim.worlds))
+        self._plan: tuple[Array, Array, Array] | None = None  # ages, whole substeps in them, and the rest
         self._last: tuple[Array, View] | None = None  # ages and view asked for last; sensors of one age share it
 
     @classmethod
@@ -45,21 +46,24 @@ class Tape:
 
     def fill(self, rows: Array, view: View) -> None:
         """After a reset: as if the worlds had been in this state for ever."""
-        now = self.xp.concat([view.qpos, view.qvel, view.sensordata, view.actuator_force], axis=1)
-        self.ring[rows] = now[rows][:, None]
+        for name, ring in self.ring.items():
+            ring[:, rows] = getattr(view, name)[rows][:, None]
         self._last = None
 
+    def blank(self) -> dict[str, Array]:
+        """Where the engine may write the records of the coming control step, (worlds, substeps, columns) by name."""
+        return {name: ring[(int(self.head) + 1) % self.blocks] for name, ring in self.ring.items()}
+
     def push(self, records: dict[str, Array], ids: Array | None) -> None:
-        """Append the records (worlds, n, ...) of one control step; worlds not in ids keep their last record."""
-        n = records["qpos"].shape[1]
-        slots = [(int(self.head) + 1 + j) % self.slots for j in range(n)]
-        rows = slice(None) if ids is None else ids
-        for j, slot in enumerate(slots):
+        """Take the records (worlds, substeps, ...) of one control step; worlds not in ids keep their last one."""
+        new = (int(self.head) + 1) % self.blocks
+        for name, ring in self.ring.items():
             if ids is not None:
-                self.ring[:, slot] = self.ring[:, int(self.head)]
-            for name, start, stop in zip(RECORDS, self.edges[:-1], self.edges[1:], strict=True):
-                self.ring[rows, slot, start:stop] = records[name][:, j]
-        self.head[...] = slots[-1]
+                ring[new] = ring[int(self.head), :, -1:]
+                ring[new][ids] = records[name]
+            elif records[name] is not ring[new]:
+                ring[new] = records[name]
+        self.head[...] = new
         self._last = None
 
     def view(self, sensor: int, step: int, noisy: bool) -> View:
@@ -80,26 +84,28 @@ class Tape:
 
     def _sampled(self, age: Array) -> View:
         """State of every world `age` (worlds,) [s] ago."""
-        xp = self.xp
-        if not bool(xp.any(age != 0)):
-            return self._split(self.ring[:, int(self.head)])
-        back = age / self.dt
-        whole = xp.clip(xp.astype(xp.floor(back + 1e-9), xp.int64), 0, self.slots - 2)
-        share = xp.clip(back - whole, 0.0, 1.0)[:, None]
-        near = self.ring[self._rows, (int(self.head) - whole) % self.slots]
-        far = self.ring[self._rows, (int(self.head) - whole - 1) % self.slots]
-        return self._split(near + share * (far - near))
-
-    def _split(self, rows: Array) -> View:
-        q, v, s, f = (rows[:, a:b] for a, b in zip(self.edges[:-1], self.edges[1:], strict=True))
-        return View(qpos=q, qvel=v, sensordata=s, actuator_force=f)
+        xp, head = self.xp, int(self.head)
+        if self._plan is None or not bool(xp.all(self._plan[0] == age)):
+            back = age / self.dt
+            whole = xp.clip(xp.astype(xp.floor(back + 1e-9), xp.int64), 0, (self.blocks - 1) * self.substeps - 2)
+            self._plan = xp.asarray(age, copy=True), whole, xp.clip(back - whole, 0.0, 1.0)[:, None]
+        _, whole, share = self._plan
+        near = (head + 1) * self.substeps - 1 - whole  # substeps counted through the blocks
+        far = near - 1
+        slots = [((k // self.substeps) % self.blocks, self._rows, k % self.substeps) for k in (near, far)]
+        found = {}
+        for name, ring in self.ring.items():
+            a = ring[slots[0]]
+            found[name] = a + share * (ring[slots[1]] - a)
+        return View(**found)
 
     def arrays(self) -> dict[str, Array]:
         """The tape's memory, for snapshots."""
-        return {"ring": self.ring, "head": self.head}
+        return {**self.ring, "head": self.head}
 
     def load(self, arrays: dict[str, Array]) -> None:
         """Put a snapshot's memory back."""
-        self.ring[:] = arrays["ring"]
+        for name, ring in self.ring.items():
+            ring[...] = arrays[name]
         self.head[...] = arrays["head"]
         self._last = None
