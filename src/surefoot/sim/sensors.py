@@ -58,7 +58,8 @@ class Sensors:
         self.xp = array_namespace(physics.engine.qpos)
         self.q = own(np.array([int(model.joint(j).qposadr[0]) for j in robot.joints], dtype=int))
         self.dq = own(np.array([int(model.joint(j).dofadr[0]) for j in robot.joints], dtype=int))
-        self.motors = own(physics.motors.ids)
+        self._q, self._dq = as_slice(self.q), as_slice(self.dq)
+        self.motors = as_slice(own(physics.motors.ids))
         feet = [g for s in robot.sensors if s.kind == "foot_force" for g in s.of]
         self.forces = own(np.array([int(model.sensor(f"force:{g}").adr[0]) + 2 for g in feet], dtype=int))
         self.accel, self.gyro, self.quat, self.wrench = (
@@ -66,7 +67,7 @@ class Sensors:
             for name in ("accel", "gyro", "quat", "wrench:force")
         )
         self.columns = self._own_columns()
-        torque_noise = np.zeros(len(self.motors))
+        torque_noise = np.zeros(len(physics.motors.ids))
         for i, sensor in enumerate(robot.sensors):
             if sensor.kind == "motor_torque":
                 torque_noise[self.columns[i]] = sensor.figures.get("noise", 0.0)
@@ -124,6 +125,11 @@ class Sensors:
             # The engine's accelerometer lives in the site's frame already; both readings are given in the body's.
             frame = (self.site @ inside if name == "gyro" else inside) @ self.site.T
             self.frames[name] = None if bool(self.xp.all(frame == self.eye)) else frame
+        quantum = tables["encoder_quantum"]
+        self.all_quantised = bool(self.xp.all(quantum > 0))
+        self.quantum = (
+            quantum if self.all_quantised else self.xp.where(quantum > 0, quantum, self.xp.ones_like(quantum))
+        )
         self.white = {}
         for index in self.of_kind("imu"):
             spacing = self.xp.sqrt(self.xp.clip(tables["sensor_period"][:, index], self.dt, None))
@@ -176,15 +182,16 @@ class Sensors:
     def encoders(self, view: View, step: int, noisy: bool) -> Readings:
         """joint_pos and joint_vel, (worlds, joints)."""
         t, on = self.physics.tables, self.active
-        q, dq = view.qpos[..., self.q], view.qvel[..., self.dq]
+        q, dq = self._copy(view.qpos[..., self._q]), self._copy(view.qvel[..., self._dq])
         if on["encoder_bias"]:
             q = q + t["encoder_bias"]
         if noisy and on["encoder_noise"]:
             q = q + t["encoder_noise"] * self.noise.normal("encoder", step, q.shape[-1])
         if on["encoder_quantum"]:
             quantum = t["encoder_quantum"]
-            safe = self.xp.where(quantum > 0, quantum, self.xp.ones_like(quantum))
-            q = self.xp.where(quantum > 0, self.xp.round(q / safe) * safe, q)
+            safe = self.quantum
+            steps = self.xp.round(q / safe) * safe
+            q = steps if self.all_quantised else self.xp.where(quantum > 0, steps, q)
         if noisy and on["velocity_noise"]:
             dq = dq + t["velocity_noise"] * self.noise.normal("velocity", step, q.shape[-1])
         return {"joint_pos": q, "joint_vel": dq}
@@ -258,7 +265,7 @@ class Sensors:
 
     def torque(self, view: View, step: int, noisy: bool) -> Readings:
         """joint_torque (worlds, motors) [N·m] as the motors report it."""
-        tau = view.actuator_force[..., self.motors]
+        tau = self._copy(view.actuator_force[..., self.motors])
         if noisy and self.torque_noise is not None:
             tau = tau + self.torque_noise * self.noise.normal("torque_sensor", step, tau.shape[-1])
         return {"joint_torque": tau}
@@ -300,6 +307,13 @@ class Sensors:
             by_difference = (self.angles[:, 0] - self.angles[:, 1]) / self.dt
             chosen = self.physics.tables["velocity_differencing"][:, None] > 0.5
             readings["joint_vel"] = self.xp.where(chosen, by_difference, readings["joint_vel"])
+
+
+def as_slice(index: Array) -> Array:
+    """`index` (k,), as a slice where it counts up by one: slices read faster and without a copy."""
+    first = [int(i) for i in index]
+    straight = bool(first) and first == list(range(first[0], first[0] + len(first)))
+    return slice(first[0], first[0] + len(first)) if straight else index
 
 
 def _upright(down: Array) -> Array:

@@ -91,12 +91,18 @@ class Tape:
             self._plan = xp.asarray(age, copy=True), whole, xp.clip(back - whole, 0.0, 1.0)[:, None]
         _, whole, share = self._plan
         near = (head + 1) * self.substeps - 1 - whole  # substeps counted through the blocks
-        far = near - 1
-        slots = [((k // self.substeps) % self.blocks, self._rows, k % self.substeps) for k in (near, far)]
+        slots = []
+        for k in (near, near - 1):
+            block = (k // self.substeps) % self.blocks
+            slots.append((block * self.sim.worlds + self._rows) * self.substeps + k % self.substeps)
         found = {}
         for name, ring in self.ring.items():
-            a = ring[slots[0]]
-            found[name] = a + share * (ring[slots[1]] - a)
+            flat = xp.reshape(ring, (self.blocks * self.sim.worlds * self.substeps, ring.shape[-1]))
+            now, before = xp.take(flat, slots[0], axis=0), xp.take(flat, slots[1], axis=0)
+            before -= now
+            before *= share
+            now += before
+            found[name] = now
         return View(**found)
 
     def arrays(self) -> dict[str, Array]:
