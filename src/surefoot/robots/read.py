@@ -21,6 +21,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "foot_force": ("noise", "drift"),
     "wrench": ("noise", "drift"),
     "motor_torque": ("noise",),
+    "position": ("noise", "velocity_noise"),
 }
 """Sensor kind -> the figures it may have; units in docs/robots.md."""
 
@@ -347,6 +348,8 @@ def _sensors(table: Table, model: mujoco.MjModel, joints: Sequence[str]) -> tupl
             site = _one_of(entry, "site", _names(model, "site"), "site")
             if site is None:
                 raise InputError(f"{entry.where} lacks 'site', the site the {kind} sits at")
+        elif kind == "position":
+            pass
         elif kind == "foot_force":
             of = entry.matches("of", _names(model, "geom"), "geom")
         else:

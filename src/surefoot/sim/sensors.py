@@ -4,6 +4,7 @@
     gyro      ω_m = (1 + scale) R(misalignment) R(mounting)ᵀ ω + bias + walk + N n / √T       walk += K √T n
     accel     the same, of the specific force at the IMU's site
     quat, gravity   attitude of the IMU against gravity, mounting included
+    position  p_m = p + σ n, v_m = v + σ_v n in the world's frame, as a positioning deck and its estimator give them
     force     f_m = f + σ n + drift (temperature - 25 °C)
 
 A sensor delivers at every control step what it sampled at floor(t / period) period - delay - jitter; a lost reading
@@ -77,6 +78,8 @@ class Sensors:
         if robot.base is not None:
             joint = int(model.body(robot.base).jntadr[0])
             self.base_q, self.base_v = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
+        elif self.of_kind("position"):
+            raise InputError(f"robot '{robot.name}' has a position sensor but no free base: name its `base`, or drop it")
         if robot.imu is not None:
             site = rotation(np.array(model.site(robot.imu).quat))
         self.site, self.eye = own(site), own(np.tile(np.eye(3), (self.worlds, 1, 1)))
@@ -270,7 +273,21 @@ class Sensors:
             tau = tau + self.torque_noise * self.noise.normal("torque_sensor", step, tau.shape[-1])
         return {"joint_torque": tau}
 
-    PARTS = {"encoder": encoders, "imu": imu, "foot_force": force, "wrench": wrenches, "motor_torque": torque}
+    def position(self, view: View, step: int, noisy: bool) -> Readings:
+        """base_pos [m] and base_vel_world [m/s], (worlds, 3) each."""
+        assert self.base_q is not None
+        assert self.base_v is not None
+        figures = self.robot.sensors[self.of_kind("position")[0]].figures
+        p = self._copy(view.qpos[..., self.base_q : self.base_q + 3])
+        v = self._copy(view.qvel[..., self.base_v : self.base_v + 3])
+        if noisy:
+            p = p + figures.get("noise", 0.0) * self.noise.normal("position", step, 3)
+            v = v + figures.get("velocity_noise", 0.0) * self.noise.normal("position_velocity", step, 3)
+        return {"base_pos": p, "base_vel_world": v}
+
+    PARTS = {
+        "encoder": encoders, "imu": imu, "foot_force": force, "wrench": wrenches, "motor_torque": torque, "position": position,
+    }  # fmt: skip
 
     def deliver(self, number: int, view: View, step: int, noisy: bool) -> Readings:
         """Readings of sensor `number` from the state it sampled; where nothing new came, the last ones again."""

@@ -25,6 +25,8 @@ class Situation:
     time: Tensor  # (worlds,) [s] since the episode began
     memory: dict[str, Tensor] = field(default_factory=dict)
     """What the task itself remembers, a row per world; part of snapshots."""
+    facts: dict[str, Tensor] = field(default_factory=dict)
+    """What the task's `facts` found about the robot, once and for all."""
     truth: dict[str, Tensor] = field(default_factory=dict)
     """What the task's `truth` found, once a step."""
 
@@ -37,6 +39,10 @@ class Task(Protocol):
 
     def contract(self, sim: Sim) -> Contract:
         """What the policy observes and what its action means."""
+        ...
+
+    def facts(self, sim: Sim) -> dict[str, Tensor]:
+        """Constants of the robot that rewards and ends need: indices, poses, masks."""
         ...
 
     def truth(self, s: Situation) -> dict[str, Tensor]:

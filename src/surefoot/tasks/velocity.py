@@ -113,42 +113,51 @@ class Velocity:
         return qpos, qvel
 
     def remember(self, sim: Sim) -> dict[str, Tensor]:
-        """Ground contact of the feet in the step before, and how long each has been in the air."""
-        feet = len(sim.robot.feet)
-        return {"contact": torch.zeros(sim.worlds, feet, dtype=torch.bool), "air": torch.zeros(sim.worlds, feet)}
+        """Nothing: every term is a function of the present state and the last actions."""
+        return {}
 
     # ---------------------------------------------------------------- what is true
 
+    def facts(self, sim: Sim) -> dict[str, Tensor]:
+        """Foot geoms and their radii, the default pose, and which joints swing a leg sideways or turn it."""
+        robot = sim.robot
+        feet = np.array([sim.model.geom(name).id for name in robot.feet])
+        sideways = [("hip" in j and "pitch" not in j) or "yaw" in j or "roll" in j for j in robot.joints]
+        return {
+            "feet": torch.from_numpy(feet),
+            "radius": torch.from_numpy(sim.model.geom_size[feet, 0]).float(),
+            "pose": torch.tensor([robot.pose[j] for j in robot.joints]),
+            "sideways": torch.tensor(sideways).float(),
+            "forces": torch.as_tensor(sim.sensors.forces),
+            "gait": torch.tensor(self.gait),
+            "motors": torch.from_numpy(sim.physics.motors.ids),
+        }
+
     def truth(self, s: Situation) -> dict[str, Tensor]:
         """Velocities in the body frame, tilt, and the feet, as float32 tensors."""
-        sim = s.sim
+        sim, f = s.sim, s.facts
         q, v = sim.sensors.base_q, sim.sensors.base_v
         assert q is not None
         assert v is not None
         qpos, qvel = over(sim.engine.qpos)[:, q : q + 7].float(), over(sim.engine.qvel)[:, v : v + 6].float()
         w, x, y, z = qpos[:, 3:].unbind(1)
-        up = torch.stack(
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], 1
-        )  # world z in the body frame
-        forward = torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], 1)
-        left = torch.stack([2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)], 1)
+        up = torch.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], 1)  # world z in the body
+        heading = torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z)], 1)
+        heading = heading / heading.norm(dim=1, keepdim=True).clamp(min=1e-6)
         vel = qvel[:, :3]
-        body = torch.stack([(vel * forward).sum(1), (vel * left).sum(1), vel[:, 2]], 1)
-        feet = over(sim.engine.derived("geom_xpos"))[:, self._feet(sim), 2].float()
-        radius = torch.from_numpy(sim.model.geom_size[self._feet(sim), 0]).float()
-        force = over(sim.engine.derived("sensordata"))[:, sim.sensors.forces].abs()
+        along = vel[:, 0] * heading[:, 0] + vel[:, 1] * heading[:, 1]
+        across = vel[:, 1] * heading[:, 0] - vel[:, 0] * heading[:, 1]
+        tau = over(sim.engine.derived("actuator_force")).float()
         return {
-            "velocity": body,
+            "velocity": torch.stack([along, across, vel[:, 2]], 1),
             "gyro": qvel[:, 3:],
             "up": up,
             "height": qpos[:, 2],
-            "feet": feet - radius,
-            "contact": force > 1.0,
+            "feet": over(sim.engine.derived("geom_xpos"))[:, f["feet"], 2].float() - f["radius"],
+            "contact": over(sim.engine.derived("sensordata"))[:, f["forces"]].abs() > 1.0,
+            "torque": tau,
+            "power": (tau * s.dq.float()).abs().sum(1),
         }
-
-    @staticmethod
-    def _feet(sim: Sim) -> np.ndarray:
-        return np.array([sim.model.geom(name).id for name in sim.robot.feet])
 
     def privileged(self, s: Situation) -> dict[str, np.ndarray]:
         """What the critic sees beyond the sensors."""
@@ -168,26 +177,22 @@ class Velocity:
         moving = (s.command.abs().sum(1) > 1e-6).float()
         linear = (t["velocity"][:, :2] - s.command[:, :2]).square().sum(1)
         yaw = (t["gyro"][:, 2] - s.command[:, 2]).square()
-        phase = (s.time / self.period)[:, None] + torch.tensor(self.gait)
+        phase = (s.time / self.period)[:, None] + s.facts["gait"]
         wave = torch.sin(2 * torch.pi * phase)
         wanted = self.swing * wave.clamp(min=0.0) * moving[:, None]
         feet = (t["feet"].clamp(min=0.0) - wanted).square().sum(1)
-        tau = over(s.sim.engine.derived("actuator_force")).float()
-        pose = s.q.float() - torch.tensor([s.sim.robot.pose[j] for j in s.sim.robot.joints])
-        hips = torch.tensor(
-            [("hip" in j and "pitch" not in j) or "yaw" in j or "roll" in j for j in s.sim.robot.joints]
-        ).float()
+        pose = s.q.float() - s.facts["pose"]
         step, jerk = s.action - s.last_action, s.action - 2 * s.last_action + s.older_action
         weighted = {
-            "track_velocity": 2.0 * torch.exp(-linear / 0.15),
-            "track_turning": 1.0 * torch.exp(-yaw / 0.2),
+            "track_velocity": 2.0 * torch.exp(-linear / 0.25),
+            "track_turning": 1.0 * torch.exp(-yaw / 0.25),
             "gait": 1.5 * torch.exp(-feet / (2 * 0.04**2)),
             "vertical": -1.0 * t["velocity"][:, 2].square(),
             "roll_pitch": -0.03 * t["gyro"][:, :2].square().sum(1),
             "tilt": -2.0 * t["up"][:, :2].square().sum(1),
             "height": -10.0 * (t["height"] - 0.93 * s.sim.robot.height).square(),
-            "torque": -1e-4 * tau.square().sum(1),
-            "hips": -0.3 * (pose * hips).square().sum(1),
+            "torque": -1e-4 * t["torque"].square().sum(1),
+            "hips": -0.3 * (pose * s.facts["sideways"]).square().sum(1),
             "pose": -0.03 * pose.square().sum(1),
             "action_rate": -0.005 * step.square().sum(1),
             "action_jerk": -0.002 * jerk.square().sum(1),

@@ -67,11 +67,22 @@ class World:
         self._low, self._span = low, np.where(high > low, high - low, 1.0)
         self._e_row = np.zeros((sim.worlds, sim.params.d), np.float32)
         """e as the critic sees it: position within the bounds, -1 .. 1."""
+        self._e = sim.params.flatten(sim.e) if len(sim.params) else np.zeros((sim.worlds, 0))
         self._zeros = {k: torch.zeros(sim.worlds, self.actions) for k in ("action", "last_action", "older_action")}
         self.command = torch.zeros(sim.worlds, len(task.commands))
         self.memory = task.remember(sim)
+        self.facts = task.facts(sim)
+        self._pass_time = getattr(task, "pass_time", None)
+        self._motors = [self.contract.joints.index(name) for name in sim.command_names]
+        """Columns of the contract's targets that have a motor, in the sim's order."""
+        self._idle = self._command(torch.zeros(1, self.actions))
+        """What action 0 commands, (1, motors): before an episode it has been commanded for ever."""
         self.age = torch.zeros(sim.worlds, dtype=torch.int64)
+        """Steps towards the time limit; `ticks` counts those since the episode began, as the contract's clock does."""
+        self.ticks = torch.zeros(sim.worlds, dtype=torch.int64)
         self._states = {"q": over(sim.engine.qpos), "dq": over(sim.engine.qvel)}
+        self.situation: Situation | None = None
+        """What the last step led to, before any reset; for judges."""
         self._q, self._dq = torch.from_numpy(sim.sensors.q), torch.from_numpy(sim.sensors.dq)
 
     # ---------------------------------------------------------------- e
@@ -107,7 +118,8 @@ class World:
             older_action=z["older_action"],
             command=self.command,
             memory=self.memory,
-            time=self.age * self.sim.control_dt,
+            facts=self.facts,
+            time=self.ticks * self.sim.control_dt,
         )
         s.truth = self.task.truth(s)
         return s
@@ -117,9 +129,11 @@ class World:
         drawn = self._draw(len(ids))
         if drawn:
             self.sim.apply(drawn, ids)
-            self._e_row[ids] = 2 * (self.sim.params.flatten(drawn) - self._low) / self._span - 1
+            self._e[ids] = self.sim.params.flatten(drawn)
+            self._e_row[ids] = 2 * (self._e[ids] - self._low) / self._span - 1
         qpos, qvel = self.task.start(self.sim, ids, self._rng)
         self.sim.reset(ids, qpos=qpos, qvel=qvel)
+        self.sim.commands.hold(ids, np.repeat(self._idle, len(ids), axis=0))
         rows = torch.from_numpy(ids)
         self.command[rows] = torch.from_numpy(self.task.draw_commands(len(ids), self._rng)).float()
         for name, fresh in self.task.remember(self.sim).items():
@@ -127,14 +141,16 @@ class World:
         for tensor in self._zeros.values():
             tensor[rows] = 0.0
         self.age[rows] = 0
+        self.ticks[rows] = 0
 
-    def reset(self) -> dict[str, Tensor]:
-        """Begin an episode in every world; ages are spread so that they do not all end together."""
+    def reset(self, *, spread: bool = True) -> dict[str, Tensor]:
+        """Begin an episode in every world; with `spread` their ages differ, so that they do not all end together."""
         everyone = self.sim.engine.everyone
         self._begin(everyone)
         if self.prior is None:
             self._e_row[:] = 2 * (self.sim.params.flatten(self.sim.e) - self._low) / self._span - 1
-        self.age[:] = torch.from_numpy(self._rng.integers(0, self._limit, self.worlds))
+        if spread:
+            self.age[:] = torch.from_numpy(self._rng.integers(0, self._limit, self.worlds))
         self.builder.reset()
         s = self._situation()
         return self.builder.observe(self._readings(s), command=self.command)
@@ -150,13 +166,14 @@ class World:
     def step(self, a: Tensor) -> Outcome:
         """Act in every world; ended episodes begin anew and the observation before that is kept in `final`."""
         a = a.detach()
-        s = self._act(a)
+        s = self.situation = self._act(a)
         alive = torch.from_numpy(self.sim.alive.copy())
         broken = ~alive
         fallen = self.task.fallen(s) | broken
         terms = self.task.rewards(s)
         reward = self.task.total(terms, fallen)
         self.age += 1
+        self.ticks += 1
         truncated = (self.age >= self._limit) & ~fallen
         final = self.builder.observe(self._readings(s), last_action=self._zeros["action"], command=self.command)
         for row in torch.nonzero(broken)[:, 0]:
@@ -184,13 +201,20 @@ class World:
         """e of the episodes that end in worlds `ids`, before the next one is drawn."""
         if self.prior is None:
             return {}
-        return self.sim.params.unflatten((self._e_row[ids].astype(float) + 1) / 2 * self._span + self._low)
+        return self.sim.params.unflatten(self._e[ids])
 
     def _act(self, a: Tensor) -> Situation:
         z = self._zeros
         z["older_action"], z["last_action"], z["action"] = z["last_action"], z["action"], a.clone()
-        self.sim.step(action(self.contract, a).numpy().astype(float))
-        return self._situation()
+        self.sim.step(self._command(a))
+        s = self._situation()
+        if self._pass_time is not None:
+            self._pass_time(s)
+        return s
+
+    def _command(self, a: Tensor) -> np.ndarray:
+        """What the motors are told when the policy says a, (rows, motors)."""
+        return action(self.contract, a).numpy().astype(float)[:, self._motors]
 
     # ---------------------------------------------------------------- snapshots
 
@@ -201,11 +225,17 @@ class World:
         out |= {f"action/{k}": v.numpy().copy() for k, v in self._zeros.items()}
         out |= {f"memory/{k}": v.numpy().copy() for k, v in self.memory.items()}
         out |= {f"pool/{k}": v.copy() for k, v in self._pool.items()}
-        out |= {"command": self.command.numpy().copy(), "age": self.age.numpy().copy(), "e_row": self._e_row.copy()}
-        state: Any = self._rng.bit_generator.state["state"]
-        words = [int(state[k]) >> shift & 0xFFFFFFFFFFFFFFFF for k in ("state", "inc") for shift in (0, 64)]
+        out |= {
+            "command": self.command.numpy().copy(),
+            "age": self.age.numpy().copy(),
+            "ticks": self.ticks.numpy().copy(),
+            "e_row": self._e_row.copy(),
+            "e": self._e.copy(),
+        }
+        bits: Any = self._rng.bit_generator.state
+        words = [int(bits["state"][k]) >> shift & 0xFFFFFFFFFFFFFFFF for k in ("state", "inc") for shift in (0, 64)]
         out["rng"] = np.array(words, dtype=np.uint64)
-        out["counters"] = np.array([self._at, self._refills])
+        out["counters"] = np.array([self._at, self._refills, bits["has_uint32"], bits["uinteger"]])
         return out
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
@@ -223,8 +253,9 @@ class World:
         self._pool = {k: np.array(v) for k, v in parts.get("pool", {}).items()}
         self.command[:] = torch.from_numpy(np.array(snapshot["command"]))
         self.age[:] = torch.from_numpy(np.array(snapshot["age"]))
-        self._e_row[:] = snapshot["e_row"]
+        self.ticks[:] = torch.from_numpy(np.array(snapshot["ticks"]))
+        self._e_row[:], self._e[:] = snapshot["e_row"], snapshot["e"]
         words = [int(w) for w in snapshot["rng"]]
         inner = {"state": words[0] | words[1] << 64, "inc": words[2] | words[3] << 64}
-        self._rng.bit_generator.state = {"bit_generator": "PCG64", "state": inner, "has_uint32": 0, "uinteger": 0}
-        self._at, self._refills = (int(x) for x in snapshot["counters"])
+        self._at, self._refills, held, word = (int(x) for x in snapshot["counters"])
+        self._rng.bit_generator.state = {"bit_generator": "PCG64", "state": inner, "has_uint32": held, "uinteger": word}

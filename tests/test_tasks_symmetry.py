@@ -1,0 +1,62 @@
+"""The mirror is right: a mirrored robot, with mirrored e, command and start, does the mirrored thing."""
+
+import numpy as np
+import pytest
+import torch
+
+import surefoot as sf
+from surefoot.learn import Map, Mirror
+from surefoot.tasks import Velocity, World
+from surefoot.tasks.symmetry import mirrored, other_side
+
+
+def test_names_change_sides():
+    assert other_side("FL_hip_joint") == "FR_hip_joint"
+    assert other_side("right_knee_joint") == "left_knee_joint"
+    assert other_side("encoder_bias[RL_thigh]") == "encoder_bias[RR_thigh]"
+    assert other_side("waist_yaw_joint") == "waist_yaw_joint"
+
+
+@pytest.mark.parametrize(
+    ("name", "gait"), [("go2", (0.5, 0.0, 0.0, 0.5)), ("g1", (0.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.5))]
+)
+def test_mirroring_twice_changes_nothing(name, gait):
+    sim = sf.Sim(sf.load(name), worlds=1)
+    task = Velocity(gait=gait[: len(sim.robot.feet)])
+    groups, action = mirrored(task.contract(sim), sim)
+    Mirror(
+        groups={k: Map(index=i, sign=s) for k, (i, s) in groups.items()}, action=Map(index=action[0], sign=action[1])
+    )
+
+
+def test_a_mirrored_quadruped_observes_the_mirrored_motion():
+    sim = sf.Sim(sf.load("go2"), worlds=2, noise=False)
+    world = World(Velocity(), sim)
+    groups, (swap, sign) = mirrored(world.contract, sim)
+    world.reset(spread=False)
+    rng = np.random.default_rng(0)
+    names = sim.params.names
+    e_index, e_sign = (
+        array[-len(names) :] - (array[-len(names) :].min() if k == 0 else 0) for k, array in enumerate(groups["critic"])
+    )
+    low, span = sim.params.low, sim.params.high - sim.params.low
+    z = rng.uniform(-1, 1, len(names))
+    both = np.stack([z, e_sign * z[e_index]])
+    symmetric = np.isclose(low, -sim.params.high) | (e_sign == 1)
+    assert symmetric.all()
+    sim.apply(sim.params.unflatten((both + 1) / 2 * span + low))
+    q = np.tile(sim.start_qpos, (2, 1))
+    joints = q[0, sim.sensors.q] + 0.1 * rng.normal(size=12)
+    q[0, sim.sensors.q], q[1, sim.sensors.q] = joints, sign * joints[swap]
+    sim.reset(qpos=q)
+    world.command[:] = torch.tensor([[0.5, 0.3, 0.4], [0.5, -0.3, -0.4]])
+    for _ in range(40):
+        a = 0.5 * rng.normal(size=12)
+        outcome = world.step(torch.tensor(np.stack([a, sign * a[swap]]), dtype=torch.float32))
+    policy = outcome.final["policy"].numpy()
+    index, flips = groups["policy"]
+    clock = slice(-2, None)
+    expected = flips * policy[0][index]
+    expected[clock] = policy[0][clock]  # the clock itself runs on; only the legs' phases change places
+    np.testing.assert_allclose(policy[1], expected, atol=2e-3)
+    assert np.abs(policy[0] - policy[1]).max() > 0.1
