@@ -17,12 +17,10 @@ def test_names_change_sides():
     assert other_side("waist_yaw_joint") == "waist_yaw_joint"
 
 
-@pytest.mark.parametrize(
-    ("name", "gait"), [("go2", (0.5, 0.0, 0.0, 0.5)), ("g1", (0.0, 0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.5))]
-)
+@pytest.mark.parametrize(("name", "gait"), [("go2", (0.5, 0.0, 0.0, 0.5)), ("g1", (0.0, 0.5))])
 def test_mirroring_twice_changes_nothing(name, gait):
     sim = sf.Sim(sf.load(name), worlds=1)
-    task = Velocity(gait=gait[: len(sim.robot.feet)])
+    task = Velocity(gait=gait)
     groups, action = mirrored(task.contract(sim), sim)
     Mirror(
         groups={k: Map(index=i, sign=s) for k, (i, s) in groups.items()}, action=Map(index=action[0], sign=action[1])
@@ -31,7 +29,7 @@ def test_mirroring_twice_changes_nothing(name, gait):
 
 def test_a_mirrored_quadruped_observes_the_mirrored_motion():
     sim = sf.Sim(sf.load("go2"), worlds=2, noise=False)
-    world = World(Velocity(), sim)
+    world = World(Velocity(rhythm=0.0), sim)  # with a rhythm the clock would have to be mirrored too
     groups, (swap, sign) = mirrored(world.contract, sim)
     world.reset(spread=False)
     rng = np.random.default_rng(0)

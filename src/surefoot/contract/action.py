@@ -25,12 +25,13 @@ def _check(contract: Contract, value: Any, names: tuple[str, ...], what: str) ->
         )
 
 
-def action(contract: Contract, a: Any) -> Any:
-    """target = clip(offset + scale · clip(a)), put into the robot's own joint order.
+def action(contract: Contract, a: Any, time: Any = None) -> Any:
+    """target = clip(offset + scale · clip(a) + rhythm(time)), put into the robot's own joint order.
 
     Args:
-        contract: says clip, scale, offset and limits, per joint of the action.
+        contract: says clip, scale, offset, limits and rhythm, per joint of the action.
         a: output of the policy, (..., len(contract.action.joints)), NumPy or torch.
+        time: since the reset [s], (...), as the clock in the observation; needed only where the action has a rhythm.
 
     Returns:
         (..., len(contract.joints)): a joint without an action stays at its default pose where targets are
@@ -42,6 +43,12 @@ def action(contract: Contract, a: Any) -> Any:
     if terms.clip is not None:
         a = xp.minimum(xp.maximum(a, _row(terms.clip[0], a)), _row(terms.clip[1], a))
     target = _row(terms.offset, a) + _row(terms.scale, a) * a
+    if np.any(terms.lift):
+        if time is None or contract.clock_period is None:
+            raise InputError(f"the action of {contract.robot!r} has a rhythm: give the time since the reset [s]")
+        angle = 2 * np.pi * ((time / contract.clock_period)[..., None] + _row(terms.phase, a))
+        wave = xp.astype(xp.sin(angle), a.dtype)
+        target = target + _row(terms.lift, a) * xp.where(wave > 0, wave, xp.zeros_like(wave))
     if terms.limits is not None:
         target = xp.minimum(xp.maximum(target, _row(terms.limits[0], a)), _row(terms.limits[1], a))
     if terms.joints == contract.joints:
@@ -55,6 +62,10 @@ def action(contract: Contract, a: Any) -> Any:
 def invert(contract: Contract, target: Any) -> Any:
     """a = (target − offset) / scale: the action that asks for `target` (..., joints); clips cannot be undone."""
     terms = contract.action
+    if np.any(terms.lift):
+        raise InputError(
+            f"the action of {contract.robot!r} has a rhythm, so its inverse depends on the time: none is made"
+        )
     _check(contract, target, contract.joints, "a target")
     if terms.joints != contract.joints:
         target = target[..., [contract.joints.index(joint) for joint in terms.joints]]

@@ -151,7 +151,7 @@ def _action(here: "Contract", there: "Contract") -> list[str]:
     a, b = here.action, there.action
     found = [f"action is a {b.kind} there, a {a.kind} here"] if a.kind != b.kind else []
     found += _names("action joints", a.joints, b.joints)
-    for name in ("scale", "offset"):
+    for name in ("scale", "offset", "lift", "phase"):
         found += _numbers(f"action {name}", "", (a.joints, getattr(a, name)), (b.joints, getattr(b, name)))
     for name in ("clip", "limits"):
         found += _bounds(f"action {name}", (a.joints, getattr(a, name)), (b.joints, getattr(b, name)))

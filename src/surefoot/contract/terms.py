@@ -237,7 +237,9 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """What the policy's output does: target = clip(offset + scale · clip(a)), joint by joint.
+    """What the policy's output does, joint by joint, with φ the phase of the contract's clock:
+
+        target = clip(offset + scale · clip(a) + lift · max(0, sin 2π (φ + phase)))
 
     Attributes:
         joints: joints in the order of the policy's output.
@@ -246,6 +248,8 @@ class Action:
         offset: target of a = 0, for positions the default pose [rad].
         clip: (low, high) of the raw action a, or None.
         limits: (low, high) of the target, in its unit, or None.
+        lift: amplitude of a rhythm that is added to the target, in its unit; 0 for none.
+        phase: where in the clock's period the rhythm of a joint begins [1].
     """
 
     joints: tuple[str, ...]
@@ -254,6 +258,8 @@ class Action:
     offset: Values = 0.0
     clip: Bounds | None = None
     limits: Bounds | None = None
+    lift: Values = 0.0
+    phase: Values = 0.0
 
     def __post_init__(self):
         joints = unique_names(self.joints, "joints of the action")
@@ -271,6 +277,8 @@ class Action:
             offset=spread(self.offset, n, "offset of the action"),
             clip=spread_bounds(self.clip, n, "clip of the action"),
             limits=spread_bounds(self.limits, n, "limits of the action"),
+            lift=spread(self.lift, n, "lift of the action"),
+            phase=spread(self.phase, n, "phase of the action"),
         )
 
 

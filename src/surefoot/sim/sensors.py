@@ -79,7 +79,9 @@ class Sensors:
             joint = int(model.body(robot.base).jntadr[0])
             self.base_q, self.base_v = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
         elif self.of_kind("position"):
-            raise InputError(f"robot '{robot.name}' has a position sensor but no free base: name its `base`, or drop it")
+            raise InputError(
+                f"robot '{robot.name}' has a position sensor but no free base: name its `base`, or drop it"
+            )
         if robot.imu is not None:
             site = rotation(np.array(model.site(robot.imu).quat))
         self.site, self.eye = own(site), own(np.tile(np.eye(3), (self.worlds, 1, 1)))

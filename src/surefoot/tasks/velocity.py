@@ -14,6 +14,7 @@ from torch import Tensor
 
 from surefoot.contract import Action, Contract, Group, Range, Term
 from surefoot.sim import Sim
+from surefoot.tasks.gait import legs, lift
 from surefoot.tasks.task import Situation, over
 
 PRIVILEGED = {
@@ -42,8 +43,10 @@ class Velocity:
     """Base height below which the robot counts as fallen, relative to its standing height."""
     fall_tilt: float = 0.5
     """Smallest upright component of the body axis (cosine of the tilt)."""
+    rhythm: float = 1.0
+    """Share of the open-loop step that is added to the joint targets; 0 leaves all of the gait to the policy."""
     gait: tuple[float, ...] = (0.5, 0.0, 0.0, 0.5)
-    """Phase of each foot in the order of robot.feet: a trot for FR, FL, RR, RL; (0, 0.5) for two legs."""
+    """Phase of each leg in the order of robot.feet: a trot for FR, FL, RR, RL; (0, 0.5) for two legs."""
 
     commands: tuple[str, ...] = ("vx", "vy", "yaw_rate")
 
@@ -69,6 +72,10 @@ class Velocity:
         ) + ((Term(source="e", columns=sim.params.names, unit="1"),) if len(sim.params) else ())
         critic = Group(name="critic", terms=(*policy, *privileged, *feet_terms), privileged=True)
         limits = {a.name: a for a in robot.actuators}
+        steps = lift(sim, self.swing) if self.rhythm else {}
+        phases = {
+            joint: phase for (joints_of, _), phase in zip(legs(sim), self.gait, strict=True) for joint in joints_of
+        }
         ranges = (("vx", self.forward, "m/s"), ("vy", self.sideways, "m/s"), ("yaw_rate", self.turning, "rad/s"))
         return Contract(
             robot=robot.name,
@@ -82,6 +89,8 @@ class Velocity:
                 scale=self.scale,
                 offset=tuple(robot.pose[j] for j in joints),
                 clip=(-10.0, 10.0),
+                lift=tuple(self.rhythm * steps.get(j, 0.0) for j in joints),
+                phase=tuple(phases.get(j, 0.0) for j in joints),
             ),
             sensor_channels=("gyro", "gravity", "joint_pos", "joint_vel"),
             pose=tuple(robot.pose[j] for j in joints),
@@ -129,7 +138,7 @@ class Velocity:
             "pose": torch.tensor([robot.pose[j] for j in robot.joints]),
             "sideways": torch.tensor(sideways).float(),
             "forces": torch.as_tensor(sim.sensors.forces),
-            "gait": torch.tensor(self.gait),
+            "gait": torch.tensor([phase for (_, f), phase in zip(legs(sim), self.gait, strict=True) for _ in f]),
             "motors": torch.from_numpy(sim.physics.motors.ids),
         }
 
@@ -174,18 +183,17 @@ class Velocity:
     def rewards(self, s: Situation) -> dict[str, Tensor]:
         """Named, weighted terms of one step."""
         t, dt = s.truth, s.sim.control_dt
-        moving = (s.command.abs().sum(1) > 1e-6).float()
         linear = (t["velocity"][:, :2] - s.command[:, :2]).square().sum(1)
         yaw = (t["gyro"][:, 2] - s.command[:, 2]).square()
         phase = (s.time / self.period)[:, None] + s.facts["gait"]
         wave = torch.sin(2 * torch.pi * phase)
-        wanted = self.swing * wave.clamp(min=0.0) * moving[:, None]
+        wanted = self.swing * wave.clamp(min=0.0)
         feet = (t["feet"].clamp(min=0.0) - wanted).square().sum(1)
         pose = s.q.float() - s.facts["pose"]
         step, jerk = s.action - s.last_action, s.action - 2 * s.last_action + s.older_action
         weighted = {
-            "track_velocity": 2.0 * torch.exp(-linear / 0.25),
-            "track_turning": 1.0 * torch.exp(-yaw / 0.25),
+            "track_velocity": 1.2 * torch.exp(-linear / 0.25) + 1.2 * torch.exp(-linear / 0.04),
+            "track_turning": 0.6 * torch.exp(-yaw / 0.25) + 0.6 * torch.exp(-yaw / 0.06),
             "gait": 1.5 * torch.exp(-feet / (2 * 0.04**2)),
             "vertical": -1.0 * t["velocity"][:, 2].square(),
             "roll_pitch": -0.03 * t["gyro"][:, :2].square().sum(1),

@@ -75,7 +75,7 @@ class World:
         self._pass_time = getattr(task, "pass_time", None)
         self._motors = [self.contract.joints.index(name) for name in sim.command_names]
         """Columns of the contract's targets that have a motor, in the sim's order."""
-        self._idle = self._command(torch.zeros(1, self.actions))
+        self._idle = self._command(torch.zeros(1, self.actions), torch.zeros(1))
         """What action 0 commands, (1, motors): before an episode it has been commanded for ever."""
         self.age = torch.zeros(sim.worlds, dtype=torch.int64)
         """Steps towards the time limit; `ticks` counts those since the episode began, as the contract's clock does."""
@@ -206,22 +206,22 @@ class World:
     def _act(self, a: Tensor) -> Situation:
         z = self._zeros
         z["older_action"], z["last_action"], z["action"] = z["last_action"], z["action"], a.clone()
-        self.sim.step(self._command(a))
+        self.sim.step(self._command(a, self.ticks * self.sim.control_dt))
         s = self._situation()
         if self._pass_time is not None:
             self._pass_time(s)
         return s
 
-    def _command(self, a: Tensor) -> np.ndarray:
+    def _command(self, a: Tensor, time: Tensor) -> np.ndarray:
         """What the motors are told when the policy says a, (rows, motors)."""
-        return action(self.contract, a).numpy().astype(float)[:, self._motors]
+        return action(self.contract, a, time).numpy().astype(float)[:, self._motors]
 
     # ---------------------------------------------------------------- snapshots
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Everything that decides what happens next, as plain arrays."""
         out = {f"sim/{k}": v for k, v in self.sim.snapshot().items()}
-        out |= {f"builder/{k}": np.array(v) for k, v in self.builder.snapshot().items()}
+        out |= {f"builder/{k}": v.numpy().copy() for k, v in self.builder.snapshot().items()}
         out |= {f"action/{k}": v.numpy().copy() for k, v in self._zeros.items()}
         out |= {f"memory/{k}": v.numpy().copy() for k, v in self.memory.items()}
         out |= {f"pool/{k}": v.copy() for k, v in self._pool.items()}
