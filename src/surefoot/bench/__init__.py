@@ -29,6 +29,13 @@ BENCHES: dict[str, Bench] = {
         minutes=3.0,
         quick_minutes=1.0,
     ),
+    "learn": Bench(
+        about="transitions and time until a quadruped walks, seed by seed (extra `learn`)",
+        module="surefoot.bench.learn",
+        minutes=4.0,
+        quick_minutes=4.0,
+        uses=("seeds",),
+    ),
 }
 
 

@@ -34,8 +34,15 @@ class Situation:
 class Task(Protocol):
     """What to do with a robot. A task is a frozen dataclass: its numbers are its fields."""
 
-    episode: float  # [s]
-    commands: tuple[str, ...]
+    @property
+    def episode(self) -> float:
+        """Length of an episode [s]."""
+        ...
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Names of what may be asked of the policy."""
+        ...
 
     def contract(self, sim: Sim) -> Contract:
         """What the policy observes and what its action means."""
