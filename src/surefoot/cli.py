@@ -11,6 +11,7 @@ from pathlib import Path
 
 import tyro
 
+from surefoot.cli_learn import evaluate, train
 from surefoot.cli_logs import log_convert, log_info, replay
 from surefoot.cli_robots import params_check, params_list, robot_check, robot_list, robot_strip
 from surefoot.cli_words import BenchName, File, Folder, RobotName, Seconds, answer, params_of, say, table, tell
@@ -145,6 +146,8 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "log info": log_info,
     "log convert": log_convert,
     "replay": replay,
+    "train": train,
+    "evaluate": evaluate,
     "bench": bench,
     "demo": demo,
     "view": view,

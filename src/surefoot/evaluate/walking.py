@@ -69,40 +69,34 @@ def walk(
         seconds: length of the walk.
         settle: time at the start that is not judged [s].
     """
-    import torch
-
     from surefoot.tasks import World
 
     world = World(replace(task, episode=seconds + 1.0, standing=0.0), sim, e=e, seed=seed)
-    observations = world.reset(spread=False)
+    observations, ended = world.reset(spread=False), None
     steps, first = round(seconds / sim.control_dt), round(settle / sim.control_dt)
-    alive = torch.ones(sim.worlds, dtype=torch.bool)
-    ended = torch.zeros(sim.worlds, dtype=torch.bool)
+    alive = np.ones(sim.worlds, dtype=bool)
     sums = {"speed": 0.0, "turn": 0.0, "power": 0.0, "count": 0.0}
-    contact = torch.zeros(len(sim.robot.feet))
+    contact = np.zeros(len(sim.robot.feet))
     for step in range(steps):
         outcome = world.step(act(observations, ended))
-        observations = outcome.observations
-        ended = torch.zeros_like(ended)
-        ended[outcome.ended] = True
-        alive &= ~(outcome.terminated | outcome.broken)
+        observations, ended = outcome.observations, outcome.ended
+        alive &= ~(outcome.terminated | outcome.broken).numpy()
         s = world.situation
         assert s is not None
         if step >= first:
-            wanted = torch.where(alive, 1.0, 0.0)
-            t, command = s.truth, world.command
-            sums["speed"] += float(((t["velocity"][:, :2] - command[:, :2]).norm(dim=1) * wanted).sum())
-            sums["turn"] += float(((t["gyro"][:, 2] - command[:, 2]).abs() * wanted).sum())
-            sums["power"] += float((t["power"] * wanted).sum())
-            sums["count"] += float(wanted.sum())
-            contact += (t["contact"].float() * wanted[:, None]).sum(0)
+            t, command = {name: value.numpy()[alive] for name, value in s.truth.items()}, world.command.numpy()[alive]
+            sums["speed"] += float(np.linalg.norm(t["velocity"][:, :2] - command[:, :2], axis=1).sum())
+            sums["turn"] += float(np.abs(t["gyro"][:, 2] - command[:, 2]).sum())
+            sums["power"] += float(t["power"].sum())
+            sums["count"] += float(alive.sum())
+            contact += t["contact"].sum(0)
     count = max(sums["count"], 1.0)
     return Walk(
         worlds=sim.worlds,
-        survival=float(alive.float().mean()),
+        survival=float(alive.mean()),
         speed_error=sums["speed"] / count,
         turn_error=sums["turn"] / count,
         duty=tuple(float(c) for c in contact / count),
         power=sums["power"] / count,
-        survived=alive.numpy(),
+        survived=alive,
     )

@@ -28,7 +28,7 @@ class Lesson:
 
 
 LESSONS = {
-    "go2": Lesson(task=Velocity()),
+    "go2": Lesson(task=Velocity(), ppo=PPO(entropy=0.001, std=0.6)),
     "g1": Lesson(
         task=Velocity(
             forward=(0.0, 0.7), sideways=(0.0, 0.0), turning=(-0.5, 0.5), period=0.7, gait=(0.0, 0.5), swing=0.07

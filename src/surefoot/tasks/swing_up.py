@@ -2,7 +2,7 @@
 
     up = -cos φ          φ: a link's angle from hanging, the sum of the hinges below it; 1 when upright
 
-    reward / dt = Π (1 + up)/2  +  0.5 upright · exp(-(x / width)²)  +  0.5 upright · exp(-(dφ / 3 rad/s)²)  -  effort
+    reward / dt = (1 - (x / reach)²) Π (1 + up)/2  +  0.5 upright · exp(-(x / width)²)  +  0.5 upright · exp(-(dφ / 3 rad/s)²)  -  effort
 
 where x is the carriage that must stay in its range. The encoders count turns; the policy sees the angle itself, and going over the
 top twice ends the episode. Nothing is paid for ending early: every step is worth more than none.
@@ -142,10 +142,11 @@ class SwingUp:
     def rewards(self, s: Situation) -> dict[str, Tensor]:
         """Named, weighted terms of one step."""
         t, dt = s.truth, s.sim.control_dt
+        room = (1 - (t["carriage"] / self.reach).square()).clamp(min=0.0).prod(1)
         height = ((1 + t["up"]) / 2).prod(1)
         close = ((t["up"] - 0.7) / 0.3).clamp(0.0, 1.0).prod(1)
         weighted = {
-            "height": height,
+            "height": height * room,
             "centred": 0.5 * close * torch.exp(-(t["carriage"] / self.width).square().sum(1)),
             "still": 0.5 * close * torch.exp(-(t["spin"] / 3.0).square().sum(1)),
             "effort": -0.02 * s.action.clamp(-1.0, 1.0).square().sum(1),
@@ -171,14 +172,12 @@ class SwingUp:
 
 def cartpole() -> SwingUp:
     """Cart and pole: up to 10 N, the rail ends at ±1.8 m."""
-    return SwingUp(links=("hinge",), drive=("slider",), scale=10.0, carriage="slider", reach=1.7, width=1.0)
+    return SwingUp(links=("hinge",), drive=("slider",), scale=10.0, carriage="slider", reach=1.7, width=0.6)
 
 
 def qube() -> SwingUp:
-    """Quanser Qube: up to 6 V, the arm's cable ends at ±2.3 rad; it has angle counters and no speed sensor."""
-    return SwingUp(
-        links=("pendulum",), drive=("arm",), scale=6.0, carriage="arm", reach=2.2, width=1.0, speeds=False, episode=6.0
-    )
+    """Quanser Qube: up to 5 V, the arm's cable ends at ±2.3 rad."""
+    return SwingUp(links=("pendulum",), drive=("arm",), scale=5.0, carriage="arm", reach=2.2, width=1.0, episode=6.0)
 
 
 def double_pendulum(*, drive: tuple[str, ...] = ("joint1", "joint2"), torque: float = 3.0) -> SwingUp:
