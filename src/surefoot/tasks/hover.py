@@ -1,6 +1,6 @@
 """Fly a quadrotor: hold a point from any attitude (`Hover`), or follow a moving one (`Track`).
 
-    reward / dt = 0.5 + 1.5 / (1 + (d / 0.2 m)²) + exp(-(d / 0.1 m)²)  -  speed, spin, tilt, heading and changes of the command     - 2 on a crash
+    reward / dt = 1 + exp(-(d / 0.3 m)²) + exp(-(d / 0.1 m)²)  -  speed, spin, tilt, heading and changes of the command     - 2 on a crash
 
 The action is the command of each rotor around the nominal robot's hover. Rotors follow with a lag of several control steps, so the
 policy also sees its last actions. It reads the IMU (the accelerometer tells it thrust over mass, which nobody else does), the attitude, and
@@ -288,8 +288,8 @@ def _privileged(s: Situation) -> dict[str, np.ndarray]:
 def _rewards(s: Situation) -> dict[str, Tensor]:
     t, dt = s.truth, s.sim.control_dt
     weighted = {
-        "alive": 0.5 * torch.ones_like(t["height"]),
-        "near": 1.5 / (1 + (t["distance"] / 0.2).square()),
+        "alive": torch.ones_like(t["height"]),
+        "near": torch.exp(-(t["distance"] / 0.3).square()),
         "close": torch.exp(-(t["distance"] / 0.1).square()),
         "drift": -0.1 * t["drift"].square().sum(1).clamp(max=4.0),
         "spin": -0.02 * t["gyro"].square().sum(1).clamp(max=20.0),
