@@ -82,8 +82,9 @@ def judge(world: World, act: Callable[[Mapping[str, Tensor], Tensor | None], Ten
         act: a policy without exploration noise, such as `policy.play()`.
 
     Returns:
-        `success` and `survival` (shares), `score` (return), and `tally` where the task keeps one: what its memory says of the judged part of an
-        episode (share of time upright or near the point, mean speed [m/s], mean distance [m]), 0 where the episode ended for real.
+        `success` and `survival` (shares), `score` (return), and `tally` where the task keeps one: what its memory says of
+        the judged part of an episode (share of time upright or near the point, mean speed [m/s], mean distance [m]),
+        0 where the episode ended for real.
     """
     observations, ended = world.reset(spread=False), None
     going = torch.ones(world.worlds, dtype=torch.bool)

@@ -2,8 +2,8 @@
 
     reward / dt = exp(-d / 0.1 m) + exp(-(d / 0.02 m)²)  -  speed and changes of the command near the point
 
-The policy sees joint angles, speeds, its last actions and the point; no camera tells it where the tip is. Encoder bias and backlash are
-therefore errors that it cannot see: they bound what any policy can do.
+The policy sees joint angles, speeds, its last actions and the point; no camera tells it where the tip is, so it cannot see the errors of
+encoder bias and backlash. What it can see is how far the servos sag from their targets.
 """
 
 from dataclasses import dataclass

@@ -4,8 +4,9 @@
 
     reward / dt = (1 - (x / reach)²) Π (1 + up)/2  +  0.5 upright · exp(-(x / width)²)  +  0.5 upright · exp(-(dφ / 3 rad/s)²)  -  effort
 
-where x is the carriage that must stay in its range. The encoders count turns; the policy sees the angle itself, and going over the
-top twice ends the episode. Nothing is paid for ending early: every step is worth more than none.
+where x is the carriage that must stay in its range. The encoders count turns: the policy sees the angle itself, and through two windows how
+far it is from upright on either side, magnified; a turn over the top and down again ends the episode. No step costs anything, so ending
+early never pays.
 """
 
 from dataclasses import dataclass
