@@ -1,4 +1,4 @@
-"""Settings that were found to learn each small task on two cores, and how its episodes are judged.
+"""Settings for each small task on two cores, and how its episodes are judged.
 
 preset = settings(task)
 sim = Sim(preset.robot(load("qube")), worlds=preset.worlds)
@@ -26,7 +26,7 @@ class Preset:
     worlds: int
     """Worlds stepped side by side."""
     steps: int
-    """Transitions after which the task is learned, with a margin."""
+    """Transitions to train for; only cartpole and hopper are known to pass within them."""
     control_dt: float | None = None
     """Control period [s] where the robot file's, made for recordings, is too short to learn with."""
 
@@ -57,7 +57,7 @@ SMALL = PPO(
 """Common to the small tasks: a long rollout of few worlds, many small steps."""
 
 PRESETS = {
-    "cartpole": Preset(ppo=SMALL, worlds=64, steps=1_000_000, practice={"anywhere": 0.3}),
+    "cartpole": Preset(ppo=SMALL, worlds=64, steps=1_300_000, practice={"anywhere": 0.3}),
     "qube": Preset(ppo=SMALL, worlds=64, steps=2_400_000, control_dt=0.01, practice={"anywhere": 0.5}),
     "double_pendulum": Preset(ppo=SMALL, worlds=64, steps=2_400_000, control_dt=0.01, practice={"anywhere": 0.3}),
     "crazyflie": Preset(ppo=SMALL, worlds=128, steps=1_500_000),
