@@ -91,7 +91,8 @@ def judge(world: World, act: Callable[[Mapping[str, Tensor], Tensor | None], Ten
     found = {name: torch.zeros(world.worlds) for name in ("success", "survival", "score", "tally")}
     while bool(going.any()):
         if "good" in world.memory:
-            share = (world.memory["good"] / world.memory["judged"]).nan_to_num(0.0)
+            judged = world.memory["judged"]
+            share = torch.where(judged > 0, world.memory["good"] / judged.clamp(min=1e-9), torch.zeros_like(judged))
             found["tally"] = torch.where(going, share, found["tally"])
         outcome = world.step(act(observations, ended))
         observations, ended = outcome.observations, outcome.ended
@@ -99,6 +100,6 @@ def judge(world: World, act: Callable[[Mapping[str, Tensor], Tensor | None], Ten
         found["tally"][outcome.terminated & going] = 0.0
         found["survival"][outcome.truncated & going] = 1.0
         first = going[ended]
-        found["success"][ended[first]] = outcome.success[first].nan_to_num(0.0)
+        found["success"][ended[first]] = outcome.success[first]
         going[ended] = False
     return {name: float(x.mean()) for name, x in found.items()}
