@@ -111,9 +111,11 @@ def test_the_live_view_answers_on_loopback_alone_and_moves():
         time.sleep(0.05)
     page = urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=5).read()
     table = Path("/proc/net/tcp").read_text().splitlines()[1:] if Path("/proc/net/tcp").exists() else []
-    addresses = {line.split()[1] for line in table if line.split()[3] == "0A"} or {f"0100007F:{port:04X}"}
+    addresses = {line.split()[1] for line in table if line.split()[3] == "0A"}
     thread.join()
     assert b"<html" in page.lower() or b"<!doctype" in page.lower()
+    if not table:
+        pytest.skip("this system does not list its sockets in /proc/net/tcp")
     assert f"0100007F:{port:04X}" in addresses
     assert f"00000000:{port:04X}" not in addresses
     assert sim.time[0] > 0.2

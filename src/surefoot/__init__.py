@@ -19,14 +19,13 @@ _NAMES = {
     "robots": "Robot available load",
     "report": "Page",
     "sim": "Correction Replay Residual Sim Situation",
-    "errors": "Diverged InputError",
+    "errors": "InputError",
 }
 _HOME = {name: package for package, names in _NAMES.items() for name in names.split()}
 
 if TYPE_CHECKING:
     from surefoot.contract import Builder as Builder
     from surefoot.contract import Contract as Contract
-    from surefoot.errors import Diverged as Diverged
     from surefoot.errors import InputError as InputError
     from surefoot.logs import Channel as Channel
     from surefoot.logs import Log as Log

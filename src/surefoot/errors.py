@@ -2,28 +2,10 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class InputError(ValueError):
     """A mistake in what the user gave; the command line prints its sentence alone and exits with 2."""
-
-
-class Diverged(RuntimeError):  # noqa: N818 (the sentence reads better without "Error")
-    """Some worlds left the numbers. They are frozen; the others go on.
-
-    Attributes:
-        worlds: indices of the diverged worlds, (k,).
-        step: control step at which it was noticed.
-        file: where the worst world can be replayed from, or None.
-    """
-
-    def __init__(self, message: str, worlds: "np.ndarray", step: int, file: str | None = None):
-        super().__init__(message)
-        self.worlds, self.step, self.file = worlds, step, file
 
 
 def did_you_mean(name: str, known: Iterable[str], *, most: int = 12) -> str:
