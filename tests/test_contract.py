@@ -154,6 +154,19 @@ def test_labels_name_every_entry_of_a_group():
     assert len(by_step) == terms[0].size + terms[1].size
 
 
+def test_a_turned_angle_has_two_named_entries_and_survives_json():
+    term = Term(source="joint_pos", columns=("hinge",), turn=True, scale=(1.0, 0.5), history=2)
+    group = Group(name="policy", terms=(term,))
+    assert term.size == group.size == 4
+    assert group.labels[2:] == ("joint_pos[sin hinge]", "joint_pos[cos hinge]")
+    contract = small(groups=(group,))
+    same = Contract.from_json(contract.to_json())
+    assert same == contract
+    assert same.hash == contract.hash
+    plain = small(groups=(Group(name="policy", terms=(replace(term, turn=False, scale=1.0),)),))
+    assert plain.hash != contract.hash
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -168,6 +181,9 @@ def test_labels_name_every_entry_of_a_group():
         (lambda: Term(source="gyro", columns=("x", "x")), "there twice"),
         (lambda: Term(source="gyro", history=0), "whole number of steps"),
         (lambda: Term(source="gyro", delay=-0.01), "0 or more seconds"),
+        (lambda: Term(source="gyro", turn=True), "need an angle in rad, 'gyro' is in rad/s"),
+        (lambda: Term(source="joint_pos", columns=("a",), turn=1), "true or false"),
+        (lambda: Term(source="joint_pos", columns=("a",), turn=True, scale=(1.0, 2.0, 3.0)), "one number or 2"),
         (lambda: Group(name="policy", terms=()), "no terms"),
         (lambda: Group(name="two words", terms=(Term(source="gyro"),)), "single word"),
         (lambda: Group(name="p", terms=(Term(source="gyro"),), order="oldest"), "did you mean 'oldest-first'"),

@@ -92,6 +92,44 @@ def test_builder_equals_the_naive_reference_bit_for_bit(library, stack, order, h
             np.testing.assert_array_equal(np.asarray(seen[w]), naive[w].observe(y))
 
 
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_turned_angle_is_its_sine_and_cosine_without_a_seam(library):
+    array = np.asarray if library == "numpy" else pytest.importorskip("torch").from_numpy
+    scale = (1.0, 1.0, 3.0, 0.5)
+    turned = Term(source="joint_pos", columns=JOINTS[4:2:-1], offset=(0.3, -np.pi), scale=scale, turn=True, history=2)
+    terms = (Term(source="gyro"), turned, Term(source="joint_vel", columns=JOINTS[:1], scale=2.0, clip=(-1.0, 1.0)))
+    contract = replace(walking(), groups=(Group(name="policy", terms=terms),))
+    builder = Builder(contract, worlds=4, like=array(np.zeros(1)))
+    past = None
+    for readings, _, _ in draws(4, 5):
+        seen = np.asarray(builder.observe({k: array(v) for k, v in readings.items()})["policy"])
+        angle = readings["joint_pos"][:, [4, 3]] + np.array([0.3, -np.pi])
+        now = (np.stack([np.sin(angle), np.cos(angle)], axis=2).reshape(4, 4) * scale).astype(np.float32)
+        past = now if past is None else past
+        np.testing.assert_allclose(seen[:, 3:7], past, atol=2e-6)
+        np.testing.assert_allclose(seen[:, 7:11], now, atol=2e-6)
+        np.testing.assert_array_equal(seen[:, :3], readings["gyro"].astype(np.float32))
+        assert np.abs(seen[:, 11]).max() <= 1.0
+        past = now
+    here, round_again = dict(readings), readings | {"joint_pos": readings["joint_pos"] + 2 * np.pi}
+    a, b = (
+        Builder(contract, worlds=4, like=array(np.zeros(1))).observe({k: array(v) for k, v in y.items()})["policy"]
+        for y in (here, round_again)
+    )
+    np.testing.assert_allclose(np.asarray(a)[:, 3:11], np.asarray(b)[:, 3:11], atol=5e-6)
+
+
+def test_a_turned_angle_has_the_same_bits_in_numpy_and_torch():
+    torch = pytest.importorskip("torch")
+    terms = (Term(source="joint_pos", columns=JOINTS, offset=0.1, scale=0.7, turn=True),)
+    contract = replace(walking(), groups=(Group(name="policy", terms=terms),))
+    ours, theirs = Builder(contract, worlds=64), Builder(contract, worlds=64, like=torch.zeros(1))
+    for readings, _, _ in draws(64, 20):
+        a = ours.observe(readings)["policy"]
+        b = theirs.observe({k: torch.from_numpy(v) for k, v in readings.items()})["policy"]
+        assert a.tobytes() == b.numpy().tobytes()
+
+
 def test_terms_of_one_group_may_have_different_histories():
     terms = (
         Term(source="gyro", history=3),

@@ -88,6 +88,16 @@ CASES = {
         with_term(A, "gravity", frame="world"),
         "policy term 'gravity': is in the world frame there, in the body frame here",
     ),
+    "angle as a turn": (
+        A,
+        with_term(A, "joint_pos", turn=True, scale=1.0, clip=None, trained=None),
+        "policy term 'joint_pos': gives sine and cosine there, the angle itself here",
+    ),
+    "scale of one cosine": (
+        with_term(A, "joint_pos", turn=True, scale=1.0, clip=None, trained=None),
+        with_term(A, "joint_pos", turn=True, scale=(1.0, 0.5, *(1.0,) * 22), clip=None, trained=None),
+        "policy term 'joint_pos': scale of cos FL_hip 1 -> 0.5",
+    ),
     "scale of gyro": (A, with_term(A, "gyro", scale=1.0), "policy term 'gyro': scale 0.25 -> 1"),
     "sign of one joint": (
         A,
@@ -204,7 +214,9 @@ def test_difference_names(case):
     assert all("\n" not in sentence for sentence in found)
 
 
-@pytest.mark.parametrize("case", ["kd of one joint", "unit", "scale of gyro", "history turned", "another rate"])
+@pytest.mark.parametrize(
+    "case", ["kd of one joint", "angle as a turn", "unit", "scale of gyro", "history turned", "another rate"]
+)
 def test_one_fault_gives_one_sentence(case):
     here, there, _ = CASES[case]
     assert len(here.difference(there)) == 1

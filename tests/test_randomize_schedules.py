@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import surefoot as sf
-from surefoot.randomize import ADR, Cvar, Doraemon, Fixed, LogBeta, Redraw, Schedule, Widening, contracted
+from surefoot.randomize import ADR, Cvar, Doraemon, Fixed, Redraw, Schedule, Widening, contracted
 
 
 def two() -> sf.Params:
@@ -157,7 +157,7 @@ def test_widening_refuses_settings_that_make_no_sense():
 
 
 def test_log_beta_is_beta_of_the_logarithm_and_log_uniform_at_one():
-    d = LogBeta(low=0.1, high=10.0, a=2.0, b=5.0)
+    d = sf.LogBeta(low=0.1, high=10.0, a=2.0, b=5.0)
     line = sf.Beta(low=np.log(0.1), high=np.log(10.0), a=2.0, b=5.0)
     p = np.linspace(0.01, 0.99, 9)
     np.testing.assert_allclose(np.log(d.quantile(p)), line.quantile(p))
@@ -165,7 +165,7 @@ def test_log_beta_is_beta_of_the_logarithm_and_log_uniform_at_one():
     x = np.exp(np.linspace(np.log(0.1), np.log(10.0), 200001))
     assert np.trapezoid(np.exp(d.log_prob(x)), x) == pytest.approx(1.0, abs=1e-6)
     assert np.trapezoid(np.exp(d.log_prob(x)) * x, x) == pytest.approx(d.expected(), rel=1e-6)
-    flat, known = LogBeta(low=0.1, high=10.0), sf.LogUniform(low=0.1, high=10.0)
+    flat, known = sf.LogBeta(low=0.1, high=10.0), sf.LogUniform(low=0.1, high=10.0)
     np.testing.assert_allclose(flat.log_prob([0.1, 1.0, 9.0]), known.log_prob([0.1, 1.0, 9.0]))
     assert d.log_prob(11.0) == -np.inf
     widened = d.widen(1.2, within=(0.05, 8.0)).support[1]

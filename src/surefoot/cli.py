@@ -27,7 +27,7 @@ def bench(
     train: Folder = None,
     test: Folder = None,
     realities: Folder = None,
-    seeds: int = 1,
+    seeds: int = 0,
     json: bool = False,
     write: bool = False,
     fresh: bool = False,
@@ -35,18 +35,17 @@ def bench(
     """Measure what surefoot promises and print each number beside its mark; exits 0 whenever it could measure.
 
     Args:
-        name: which bench, or 'all' ('list' names them).
+        name: which bench, a family of them ('learn'), or 'all' ('list' names them).
         quick: a subset, within a minute or a few.
         train: folder of recordings to fit to, where the bench takes one.
         test: folder of recordings to judge by, where the bench takes one.
         realities: folder of stand-in robots, where the bench takes one.
-        seeds: number of repetitions with other seeds, where the bench takes it.
-        json: print one JSON object (a list of them for 'all').
+        seeds: number of repetitions with other seeds, where the bench takes it; 0: as many as its marks are stated for.
+        json: print one JSON object (a list of them for several).
         write: also write benchmarks/RESULTS.md, from the folder of the project.
         fresh: measure again what an interrupted run had finished.
     """
-    from surefoot.bench import BENCHES, Request, run
-    from surefoot.errors import choose
+    from surefoot.bench import BENCHES, Request, named, run
 
     if name == "list":
         rows = [
@@ -54,7 +53,7 @@ def bench(
         ]
         answer(rows, lambda: table([tuple(rows[0]), *(tuple(map(str, row.values())) for row in rows)]), json)
         return 0
-    choose(name, [*BENCHES, "all", "list"], "a bench")
+    names = named(name)
     if write:
         from surefoot.bench.results import results_folder
 
@@ -62,10 +61,12 @@ def bench(
     request = Request(
         quick=quick, train=train, test=test, realities=realities, seeds=seeds, fresh=fresh, tell=tell
     )  # fmt: skip
-    results = [run(one, request) for one in (BENCHES if name == "all" else [name])]
+    results = [run(one, request) for one in names]
     objects = [result.to_dict() for result in results]
     answer(
-        objects if name == "all" else objects[0], lambda: "\n\n".join(f"{r.text}\n\n{r.verdict}" for r in results), json
+        objects if len(names) > 1 else objects[0],
+        lambda: "\n\n".join(f"{r.text}\n\n{r.verdict}" for r in results),
+        json,
     )
     if write:
         from surefoot.bench.results import write_results

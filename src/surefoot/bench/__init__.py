@@ -1,7 +1,7 @@
 """What surefoot promises, measured: `surefoot bench NAME`. Each bench is a module with `measure(request) -> Result`."""
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from surefoot.bench.table import Mark as Mark
 from surefoot.bench.table import Request as Request
@@ -20,6 +20,10 @@ class Bench:
     quick_minutes: float
     uses: tuple[str, ...] = ()
     """Which of train, test, realities, seeds it takes."""
+    seeds: int = 1
+    """Repetitions unless the request says how many."""
+    measure: str = "measure"
+    """The function of the module."""
 
 
 BENCHES: dict[str, Bench] = {
@@ -29,14 +33,57 @@ BENCHES: dict[str, Bench] = {
         minutes=3.0,
         quick_minutes=1.0,
     ),
-    "learn": Bench(
+    "learn-go2": Bench(
         about="transitions and time until a quadruped walks, seed by seed (extra `learn`)",
         module="surefoot.bench.learn",
-        minutes=4.0,
+        minutes=15.0,
+        quick_minutes=3.0,
+        uses=("seeds",),
+        seeds=5,
+        measure="measure_go2",
+    ),
+    "learn-g1": Bench(
+        about="the same for a humanoid whose arms are held (extra `learn`)",
+        module="surefoot.bench.learn",
+        minutes=25.0,
+        quick_minutes=8.0,
+        uses=("seeds",),
+        seeds=3,
+        measure="measure_g1",
+    ),
+    "learn-small": Bench(
+        about="the same for hover, cartpole and qube swing-up, and the hopper (extra `learn`)",
+        module="surefoot.bench.learn",
+        minutes=20.0,
         quick_minutes=4.0,
+        uses=("seeds",),
+        seeds=5,
+        measure="measure_small",
+    ),
+    "learn-peers": Bench(
+        about="beside Stable-Baselines3 on the same hopper physics (extra `dev`)",
+        module="surefoot.bench.peers",
+        minutes=6.0,
+        quick_minutes=6.0,
+        uses=("seeds",),
+    ),
+    "learn-width": Bench(
+        about="how wide to randomize: four widths, randomized against not, the price of robustness (extra `learn`)",
+        module="surefoot.bench.width",
+        minutes=10.0,
+        quick_minutes=10.0,
         uses=("seeds",),
     ),
 }
+
+
+def named(name: str) -> list[str]:
+    """The benches that a name stands for: itself, all of a family ("learn"), or "all"."""
+    if name == "all" or name in BENCHES:
+        return list(BENCHES) if name == "all" else [name]
+    families = {bench.split("-")[0] for bench in BENCHES if "-" in bench}
+    choose(name, [*BENCHES, *families, "all", "list"], "a bench")
+    return [bench for bench in BENCHES if bench.split("-")[0] == name]
 
 
 def run(name: str, request: Request) -> Result:
@@ -48,8 +95,11 @@ def run(name: str, request: Request) -> Result:
             raise InputError(f"bench {name} takes no recordings or realities: leave out --{option}")
         if value is not None and not value.is_dir():
             raise InputError(f"--{option} {value} is not a folder: give the folder that holds the files")
-    if request.seeds != 1 and "seeds" not in bench.uses:
+    if request.seeds and "seeds" not in bench.uses:
         raise InputError(f"bench {name} does not depend on a seed: leave out --seeds")
+    if request.seeds < 0:
+        raise InputError(f"--seeds must be at least 1, or 0 for the bench's own number; given {request.seeds}")
+    request = replace(request, seeds=request.seeds or (1 if request.quick else bench.seeds))
     minutes = bench.quick_minutes if request.quick else bench.minutes
     request.tell(f"{name}: about {minutes:g} min on two cores" + (" (quick: a subset)" if request.quick else ""))
-    return importlib.import_module(bench.module).measure(request)
+    return getattr(importlib.import_module(bench.module), bench.measure)(request)

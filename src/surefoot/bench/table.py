@@ -72,7 +72,8 @@ class Request:
     train: Path | None = None
     test: Path | None = None
     realities: Path | None = None
-    seeds: int = 1
+    seeds: int = 0
+    """Repetitions; 0: as many as the bench states its marks for."""
     fresh: bool = False
     """Forget the finished cases of an interrupted run."""
     tell: Callable[[str], None] = _silent

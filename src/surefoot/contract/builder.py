@@ -17,11 +17,15 @@ TAU = 2.0 * np.pi
 
 @dataclass(frozen=True, kw_only=True)
 class _Piece:
-    """Columns `index` of the reading `source` go to the columns `to` of the present frame."""
+    """Columns `index` of the reading `source` go to the columns `to` of the present frame.
+
+    With `turn` these are angles, to which `turn` is added, and each fills two columns with its sine and cosine.
+    """
 
     source: str
     index: Any  # a slice where the columns are neighbours, else an integer array
     to: slice
+    turn: Any = None  # (columns,) float32 or None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +57,11 @@ class _Plan:
 class Builder:
     """Builds observations as the contract says, for many worlds at once or for one robot.
 
-        obs = clip((y[columns] + offset) · scale)
+        obs = clip((y[columns] + offset) · scale)               or clip(scale · (sin, cos)(y[columns] + offset))
         z   = clip((obs − mean) / sqrt(var + eps), ±limit)      only where the contract has the builder do it
 
-    Arithmetic is float32 throughout, whatever the readings are, so that NumPy and torch give the same bits.
+    Arithmetic is float32 throughout, whatever the readings are, so that NumPy and torch give the same bits; sine and
+    cosine alone are taken in float64 and rounded, for the same reason.
     The builder's only state is the history of each group, the steps since each world's reset (for the clock) and
     which worlds are fresh; `snapshot` and `restore` carry it. In the first observation after a reset the
     history is filled with the first reading, and the last action is 0 whatever was given. A NaN in a
@@ -204,8 +209,9 @@ class Builder:
     def _plan(self, group: Group) -> _Plan:
         pieces, blocks, at, out = [], [], 0, 0
         for term in group.terms:
-            to = slice(at, at + len(term.columns))
-            pieces.append(_Piece(source=term.source, index=self._index(term), to=to))
+            to = slice(at, at + len(term.entries))
+            turn = self._row(term.offset) if term.turn else None
+            pieces.append(_Piece(source=term.source, index=self._index(term), to=to, turn=turn))
             if group.stack == "term":
                 name = f"{group.name}/{term.name}"
                 blocks.append(_Block(name=name, of=to, to=slice(out, out + term.size), history=term.history))
@@ -213,7 +219,7 @@ class Builder:
         if group.stack == "step":
             whole = slice(0, at)
             blocks = [_Block(name=f"{group.name}/*", of=whole, to=slice(0, out), history=group.terms[0].history)]
-        offset = np.concatenate([term.offset for term in group.terms])
+        offset = np.concatenate([np.zeros(len(t.entries)) if t.turn else t.offset for t in group.terms])
         scale = np.concatenate([term.scale for term in group.terms])
         low, high = _clip_rows(group)
         norm = group.normaliser if group.normaliser and group.normaliser.by == "builder" else None
@@ -241,7 +247,8 @@ class Builder:
     def _observe(self, plan: _Plan, y: Mapping[str, Any]) -> Any:
         frame = self._xp.empty((self.worlds, plan.width), dtype=self._xp.float32, device=self._device)
         for piece in plan.pieces:
-            frame[:, piece.to] = y[piece.source][:, piece.index]
+            value = y[piece.source][:, piece.index]
+            frame[:, piece.to] = value if piece.turn is None else self._turned(value, piece.turn)
             if self._any_fresh and piece.source == "last_action":
                 frame[self._fresh, piece.to] = 0
         if plan.offset is not None:
@@ -262,6 +269,11 @@ class Builder:
             limit = plan.group.normaliser.limit if plan.group.normaliser else None
             obs = obs if limit is None else self._xp.clip(obs, -limit, limit)
         return obs
+
+    def _turned(self, value: Any, offset: Any) -> Any:
+        """sin and cos of value + offset, side by side, (worlds, 2 columns)."""
+        angle = self._xp.astype(self._xp.astype(value, self._xp.float32) + offset, self._xp.float64)
+        return self._xp.reshape(self._xp.stack((self._xp.sin(angle), self._xp.cos(angle)), axis=2), (self.worlds, -1))
 
     def _remember(self, block: _Block, frame: Any, order: str) -> Any:
         """Put the present frame into the block's ring and return its history in order, (worlds, history · width)."""
@@ -342,7 +354,7 @@ def _clip_rows(group: Group) -> tuple[Any, Any]:
         return None, None
     sides = []
     for side, none in ((0, -np.inf), (1, np.inf)):
-        parts = [np.full(len(t.columns), none) if t.clip is None else np.asarray(t.clip[side]) for t in group.terms]
+        parts = [np.full(len(t.entries), none) if t.clip is None else np.asarray(t.clip[side]) for t in group.terms]
         sides.append(np.concatenate(parts))
     return sides[0], sides[1]
 

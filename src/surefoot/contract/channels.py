@@ -41,6 +41,7 @@ STANDARD = {
     "clock": Standard(unit="1", columns=("sin", "cos", "phase")),
     "foot_force": Standard(unit="N"),
     "wrench": Standard(unit="N, N·m", frame="sensor", columns=("fx", "fy", "fz", "tx", "ty", "tz")),
+    "height_scan": Standard(unit="m", frame="heading"),
     "voltage": Standard(unit="V"),
     "current": Standard(unit="A"),
 }

@@ -32,7 +32,7 @@ DEPLOYED = ("policy", "history")
 class Contract:
     """Everything that training and robot must agree on.
 
-        obs = clip((y[columns] + offset) · scale)          every term of every group
+        obs = clip((y[columns] + offset) · scale)          every term of every group; sine and cosine where it turns
         z = clip((obs − mean) / sqrt(var + eps))           where a group has a normaliser
         target = clip(offset + scale · clip(a))            the action
         tau = clip(kp (target − q) − kd dq, ±torque_limit) position targets, at the inner rate

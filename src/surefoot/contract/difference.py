@@ -203,10 +203,15 @@ def _term(a: "Term", b: "Term") -> list[str]:
         found.append(f"history is {b.history} step{'s' * (b.history > 1)} there, {a.history} here")
     if a.delay != b.delay:
         found.append(f"delay {_pair(a.delay * 1e3, b.delay * 1e3)} ms")
-    for name in ("offset", "scale"):
-        found += _numbers(name, "", (a.columns, getattr(a, name)), (b.columns, getattr(b, name)))
-    found += _bounds("clip", (a.columns, a.clip), (b.columns, b.clip))
-    return found + _bounds("training range", (a.columns, a.trained), (b.columns, b.trained))
+    if a.turn != b.turn:
+        words = {True: "sine and cosine", False: "the angle itself"}
+        found.append(f"gives {words[b.turn]} there, {words[a.turn]} here")
+    found += _numbers("offset", "", (a.columns, a.offset), (b.columns, b.offset))
+    if a.turn != b.turn:
+        return found
+    found += _numbers("scale", "", (a.entries, a.scale), (b.entries, b.scale))
+    found += _bounds("clip", (a.entries, a.clip), (b.entries, b.clip))
+    return found + _bounds("training range", (a.entries, a.trained), (b.entries, b.trained))
 
 
 def _normaliser(a: "Group", b: "Group") -> list[str]:

@@ -76,6 +76,10 @@ def settle(part: Any, **values: Any) -> None:
 class Term:
     """One part of an observation: obs = clip((y[columns] + offset) · scale).
 
+    With `turn` the reading is an angle and the observation its sine and cosine, which have no seam after a whole turn:
+
+        obs = clip(scale · (sin, cos)(y[columns] + offset))       two entries per column, side by side
+
     Attributes:
         source: channel that is read (standard names), or "last_action", "command", "clock".
         name: how the term is called; its source when left out.
@@ -88,6 +92,7 @@ class Term:
         history: how many control steps are stacked, 1 for the present alone.
         delay: age of the reading in training [s]. Declared, not applied: readings arrive delayed already.
         trained: (low, high) of the observation seen in training, or None when not recorded.
+        turn: give sine and cosine of each angle [rad] instead of the angle; scale, clip and trained then count entries.
     """
 
     source: str
@@ -101,6 +106,7 @@ class Term:
     history: int = 1
     delay: float = 0.0
     trained: Bounds | None = None
+    turn: bool = False
 
     def __post_init__(self):
         if not isinstance(self.source, str) or not self.source:
@@ -118,23 +124,36 @@ class Term:
         (delay,) = spread(self.delay, 1, f"delay of {what}")
         if delay < 0:
             raise InputError(f"delay of {what} must be 0 or more seconds, got {delay}")
+        unit = self.unit or (standard.unit if standard else "1")
+        if not isinstance(self.turn, bool):
+            raise InputError(f"turn of {what} must be true or false, got {self.turn!r}")
+        if self.turn and unit != "rad":
+            raise InputError(f"{what} cannot turn: sine and cosine need an angle in rad, {self.source!r} is in {unit}")
+        entries = len(columns) * (1 + self.turn)
         settle(
             self,
             name=name,
             columns=columns,
-            unit=self.unit or (standard.unit if standard else "1"),
+            unit=unit,
             frame=self.frame or (standard.frame if standard else ""),
             offset=spread(self.offset, len(columns), f"offset of {what}"),
-            scale=spread(self.scale, len(columns), f"scale of {what}"),
-            clip=spread_bounds(self.clip, len(columns), f"clip of {what}"),
+            scale=spread(self.scale, entries, f"scale of {what}"),
+            clip=spread_bounds(self.clip, entries, f"clip of {what}"),
             delay=delay,
-            trained=spread_bounds(self.trained, len(columns), f"trained range of {what}"),
+            trained=spread_bounds(self.trained, entries, f"trained range of {what}"),
         )
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the numbers of one step: the columns, or for angles given as a turn "sin NAME", "cos NAME" of each."""
+        if not self.turn:
+            return self.columns
+        return tuple(f"{part} {column}" for column in self.columns for part in ("sin", "cos"))
 
     @property
     def size(self) -> int:
         """How many numbers of the observation it fills."""
-        return len(self.columns) * self.history
+        return len(self.columns) * (1 + self.turn) * self.history
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +250,7 @@ class Group:
             ages = range(block[0].history if self.stack == "term" else steps)
             for age in ages if self.order == "newest-first" else reversed(ages):
                 past = f" t-{age}" if age else ""
-                found += [f"{t.name}[{label(c)}]{past}" for t in block for c in t.columns]
+                found += [f"{t.name}[{label(c)}]{past}" for t in block for c in t.entries]
         return tuple(found)
 
 

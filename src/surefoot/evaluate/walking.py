@@ -4,16 +4,25 @@ Walking means: at least 95 % survive 10 s; over the last 8 s the mean of |v_xy -
 |yaw rate - command| at most 0.2 rad/s; every foot is on the ground for 0.3 .. 0.8 of the time.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from surefoot.evaluate.judge import Act, Judged, judge
 from surefoot.params import Prior
 from surefoot.sim import Sim
 
 SURVIVAL, SPEED_ERROR, TURN_ERROR, DUTY = 0.95, 0.15, 0.2, (0.3, 0.8)
+
+
+MEASURES = {
+    "turn": lambda s, command: np.abs(s.truth["gyro"].numpy()[:, 2] - command[:, 2]),
+    "speed": lambda s, command: np.linalg.norm(s.truth["velocity"].numpy()[:, :2] - command[:, :2], axis=1),
+    "power": lambda s, command: s.truth["power"].numpy(),
+    "contact": lambda s, command: s.truth["contact"].numpy(),
+}
+"""What the criterion needs beside what every task is judged by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +43,19 @@ class Walk:
     survived: np.ndarray
     """(worlds,) bool."""
 
+    @classmethod
+    def of(cls, judged: Judged) -> "Walk":
+        """The criterion's numbers from a judgement made with MEASURES; means are over all judged steps of all worlds."""
+        return cls(
+            worlds=judged.worlds,
+            survival=float((~judged.fell).mean()),
+            speed_error=float(judged.mean_of("speed")),
+            turn_error=float(judged.mean_of("turn")),
+            duty=tuple(float(d) for d in np.atleast_1d(judged.mean_of("contact"))),
+            power=float(judged.mean_of("power")),
+            survived=~judged.fell,
+        )
+
     @property
     def walks(self) -> bool:
         """Whether every part of the criterion holds."""
@@ -48,55 +70,29 @@ class Walk:
         )
 
 
+def walking(task: Any, seconds: float = 10.0) -> Any:
+    """The velocity task as the criterion judges it: every world is asked to move."""
+    return replace(task, episode=seconds, standing=0.0)
+
+
 def walk(
     task: Any,
     sim: Sim,
-    act: Callable[[Mapping[str, Any], Any], Any],
+    act: Act,
     *,
     e: Prior | None = None,
     seed: int = 1_000_003,
     seconds: float = 10.0,
-    settle: float = 2.0,
 ) -> Walk:
-    """Run `act(observations, ended)` of a velocity task in every world of `sim` and judge it.
+    """Run `act(observations, ended)` of a velocity task in every world of `sim` and judge it; the first 2 s do not count.
 
     Args:
         task: a surefoot.tasks.Velocity.
         sim: its worlds are used; they are reset.
         act: a policy without exploration noise, such as `policy.play()`.
         e: where the worlds' e is drawn from; None takes what the sim has.
-        seed: of starts, commands and e.
+        seed: of starts, commands, noise and e.
         seconds: length of the walk.
-        settle: time at the start that is not judged [s].
     """
-    from surefoot.tasks import World
-
-    world = World(replace(task, episode=seconds + 1.0, standing=0.0), sim, e=e, seed=seed)
-    observations, ended = world.reset(spread=False), None
-    steps, first = round(seconds / sim.control_dt), round(settle / sim.control_dt)
-    alive = np.ones(sim.worlds, dtype=bool)
-    sums = {"speed": 0.0, "turn": 0.0, "power": 0.0, "count": 0.0}
-    contact = np.zeros(len(sim.robot.feet))
-    for step in range(steps):
-        outcome = world.step(act(observations, ended))
-        observations, ended = outcome.observations, outcome.ended
-        alive &= ~(outcome.terminated | outcome.broken).numpy()
-        s = world.situation
-        assert s is not None
-        if step >= first:
-            t, command = {name: value.numpy()[alive] for name, value in s.truth.items()}, world.command.numpy()[alive]
-            sums["speed"] += float(np.linalg.norm(t["velocity"][:, :2] - command[:, :2], axis=1).sum())
-            sums["turn"] += float(np.abs(t["gyro"][:, 2] - command[:, 2]).sum())
-            sums["power"] += float(t["power"].sum())
-            sums["count"] += float(alive.sum())
-            contact += t["contact"].sum(0)
-    count = max(sums["count"], 1.0)
-    return Walk(
-        worlds=sim.worlds,
-        survival=float(alive.mean()),
-        speed_error=sums["speed"] / count,
-        turn_error=sums["turn"] / count,
-        duty=tuple(float(c) for c in contact / count),
-        power=sums["power"] / count,
-        survived=alive,
-    )
+    rows = None if e is None else e.sample(sim.worlds, seed)
+    return Walk.of(judge(walking(task, seconds), sim, act, e=rows, seed=seed, measures=MEASURES))

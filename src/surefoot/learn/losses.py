@@ -60,7 +60,7 @@ def surrogate(
     d_log_std = torch.mv(zz.t(), g).sub_(g.sum()).sub_(bonus)
     spread = (log_std - log_std_old + 0.5 * torch.exp(2 * (log_std_old - log_std)) - 0.5).sum()
     moved = (seen.mean[:real] - mean[:real]).mul_(inverse).square_()
-    kl = moved.sum() * (0.5 / real) + spread
+    kl = moved.sum() * (0.5 / max(real, 1)) + spread
     loss_, kl_, clipped = torch.stack([loss, kl, (ratio != inside).float().mean()]).tolist()
     return Surrogate(loss_, kl_, clipped, z.mul_(inverse).mul_(g[:, None]), d_log_std)
 

@@ -37,6 +37,20 @@ def passes(ppo: PPO, n: int, generator: torch.Generator, device: torch.device) -
     return found
 
 
+def shown(ppo: PPO, plan: Passes, n: int, generator: torch.Generator) -> list[tuple[str, Tensor, int]]:
+    """(where, rows, how many of them are real) of every minibatch over n transitions and, as rows n .. 2 n − 1, their mirror
+    images: both of each, or one of the two, the other in the next epoch.
+    """
+    if ppo.both_sides:
+        return [(where, torch.cat([rows, rows + n]), len(rows)) for where, rows in plan]
+    out, turned = [], (torch.rand(n, generator=generator) < 0.5).to(plan[0][1].device)
+    for number, (where, rows) in enumerate(plan):
+        image = turned[rows] ^ bool(number // ppo.minibatches % 2)
+        real = rows[~image]
+        out.append((where, torch.cat([real, rows[image] + n]), len(real)))
+    return out
+
+
 class PolicySteps:
     """Steps of the policy on L_π; `A` (steps, worlds) is normalised, weighted, and 0 where a transition is broken."""
 
@@ -55,12 +69,12 @@ class PolicySteps:
             mirrored = Seen(maps[1](action), maps[1](mean), seen.log_prob, seen.advantage)
             seen = Seen(*(torch.cat(pair) for pair in zip(seen, mirrored, strict=True)))
         plan = passes(self.ppo, n, generator, raw.device)
+        plan = shown(self.ppo, plan, n, generator) if maps else [(where, rows, len(rows)) for where, rows in plan]
 
         def run() -> Iterator[Report]:
-            for where, rows in plan:
-                taken = torch.cat([rows, rows + n]) if maps else rows
+            for where, taken, real in plan:
                 mu, tape = policy.net.forward(x[taken])
-                found = self._surrogate(mu, old, Seen(*(s[taken] for s in seen)), count=len(taken), real=len(rows))
+                found = self._surrogate(mu, old, Seen(*(s[taken] for s in seen)), count=len(taken), real=real)
                 policy.net.backward(tape, found.d_mean)
                 yield self._step(found, where)
 
@@ -127,10 +141,10 @@ class CriticSteps:
                 torch.cat([before, before]),
             )
         plan = passes(self.ppo, n, generator, raw.device)
+        plan = shown(self.ppo, plan, n, generator) if mirrored else [(where, rows, len(rows)) for where, rows in plan]
 
         def run() -> Iterator[Report]:
-            for where, rows in plan:
-                taken = torch.cat([rows, rows + n]) if mirrored else rows
+            for where, taken, _ in plan:
                 v, tape = critic.net.forward(x[taken])
                 loss, d = value_loss(v[:, 0], R[taken], before[taken], clip=self.ppo.value_clip, count=len(taken))
                 critic.net.backward(tape, d[:, None])

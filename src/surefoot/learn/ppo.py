@@ -53,6 +53,9 @@ class PPO:
     """Width of the policy's GRU, 0: none."""
     critic_memory: int = 0
     """Width of the critic's GRU, 0: none."""
+    both_sides: bool = True
+    """With a mirror: every minibatch shows each transition and its mirror image. False: one of the two, by turns from
+    epoch to epoch, at half the cost."""
     warmup: int = 16
     """Steps of every world before the first update that only feed the normalisers, rounded up to whole rollouts."""
 

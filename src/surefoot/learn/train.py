@@ -23,10 +23,12 @@ from surefoot.learn.journal import Journal
 from surefoot.learn.learner import Learner
 from surefoot.learn.mirror import Mirror
 from surefoot.learn.networks import Policy, part
+from surefoot.learn.origins import Origins
 from surefoot.learn.ppo import PPO
 from surefoot.learn.progress import Progress, Say
 from surefoot.learn.rollout import Rollout
 from surefoot.learn.runs import CHECKPOINT, Run, check_same, load_run, read_config, versions, write_config
+from surefoot.learn.threads import torch_threads
 
 if TYPE_CHECKING:
     from surefoot.tasks.world import Outcome
@@ -62,7 +64,9 @@ class Worlds(Protocol):
 class Schedule(Protocol):
     """How p(e) moves while the training runs; those of `surefoot.randomize` are such.
 
-    With one, the world needs `draw_from(prior)`, as `surefoot.tasks.World` has it.
+    With one, the world needs `draw_from(prior)`, as `surefoot.tasks.World` has it. A schedule may also have
+    `emphasis(e, length)`, which weighs the transitions made under each row of e (None: all alike; see
+    `surefoot.randomize.Cvar`); the world then needs `e`, a row per world.
     """
 
     @property
@@ -129,9 +133,11 @@ def train(
         every: steps between evaluations.
         stop: called with each update's record (the latest evaluation included); true ends the training early, for good:
             a run stopped this way goes on only if it is resumed without `stop`.
-        randomize: hears how ended episodes went and moves the prior that the world draws e from.
+        randomize: hears how ended episodes went and moves the prior that the world draws e from; may weigh transitions by
+            their e as well.
         weigh: emphasis on transitions in the policy's loss: a function of the rollout (its `reward`, `terminated`, ... are
             (steps, worlds)) that gives (steps, worlds) or (worlds,) weights, not negative; None from it: all alike.
+            They multiply those of `randomize`.
         mirror: left-right symmetry of observations and actions: every transition is learned from twice.
         about: what config.json should say besides (task, robot, contract, hashes).
         resume: go on from a checkpoint in `run` if there is one; False begins anew.
@@ -144,22 +150,17 @@ def train(
     training = _Training(
         world, ppo or PPO(), folder=Path(run), seed=seed, randomize=randomize, weigh=weigh, mirror=mirror, about=about
     )
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            training.open(resume=resume)
-            progress = Progress(steps, say)
-            try:
-                training.loop(
-                    steps, progress, evaluate=evaluate, every=every, stop=stop, threads=threads, save_every=save_every
-                )
-            finally:
-                progress.close()
-                training.journal.close()
-    finally:
-        torch.set_num_threads(before)
+    with torch_threads(1), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        training.open(resume=resume)
+        progress = Progress(steps, say)
+        try:
+            training.loop(
+                steps, progress, evaluate=evaluate, every=every, stop=stop, threads=threads, save_every=save_every
+            )
+        finally:
+            progress.close()
+            training.journal.close()
     return load_run(run)
 
 
@@ -180,6 +181,9 @@ class _Training:
     ):
         self.world, self.ppo, self.folder, self.randomize = world, ppo, folder, randomize
         self.weigh = weigh
+        self.origins = Origins(ppo.horizon, world.worlds) if hasattr(randomize, "emphasis") else None
+        if self.origins is not None and not hasattr(world, "e"):
+            raise InputError(f"{type(world).__name__} has no e: {type(randomize).__name__} weighs transitions by it")
         self.config = {
             "ppo": ppo.to_dict(), "seed": seed, "worlds": world.worlds, "widths": dict(world.widths),
             "actions": world.actions, "mirror": mirror is not None, "about": dict(about or {}), "versions": versions(),
@@ -202,6 +206,8 @@ class _Training:
             check_same(read_config(self.folder), self.config, self.folder)
             if self.randomize is not None:
                 self.randomize.load(about["randomize"] or {})
+            elif about["randomize"] is not None:
+                raise InputError(f"{self.folder} holds a run with a schedule: give the same one as randomize=")
         else:
             saved.unlink(missing_ok=True)
             write_config(self.folder, self.config)
@@ -312,6 +318,8 @@ class _Training:
         clock, policy, rollout = self.clock, self.learner.policy, self.rollout
         rollout.begin(self.observations, self.begins, self.memory)
         seen = self.observations
+        if self.origins is not None:
+            self.origins.begin(self._e())
         for t in range(rollout.steps):
             clock.lap("rest")
             if self.memory is not None:
@@ -324,6 +332,9 @@ class _Training:
             if bool(broken.any()):
                 self._tell_broken(t, broken, outcome, progress)
             self.episodes.add(outcome, broken)
+            if self.origins is not None:
+                ended = outcome.ended.cpu().numpy()
+                self.origins.record(t, ended, self._e() if len(ended) else None)
             seen = outcome.observations
         self.observations = {name: value.clone() for name, value in seen.items()}
         self.begins = rollout.begins[-1].clone()
@@ -346,7 +357,7 @@ class _Training:
             if self.randomize.update():
                 self._redraw()
                 progress.note(self.randomize.summary)
-        weights = self.weigh(self.rollout) if self.weigh is not None else None
+        weights = self._weights()
         self.clock.lap("rest")
         update = self.learner.update(self.rollout, weights=weights, threads=threads)
         self.clock.lap("update")
@@ -362,6 +373,21 @@ class _Training:
         if update.refused:
             record["refused_why"] = update.refused[:8]
         return record
+
+    def _e(self) -> Mapping[str, np.ndarray]:
+        """e of the running episodes, a row per world."""
+        return getattr(self.world, "e")  # noqa: B009
+
+    def _weights(self) -> Tensor | None:
+        """Emphasis on the rollout's transitions, (steps, worlds) or (worlds,); None: all alike."""
+        given = self.weigh(self.rollout) if self.weigh is not None else None
+        if self.origins is None:
+            return given
+        by_e = getattr(self.randomize, "emphasis")(self.origins.e, self.origins.length)  # noqa: B009
+        if by_e is None:
+            return given
+        spread = torch.from_numpy(by_e[self.origins.row]).to(self.rollout.reward)
+        return spread if given is None else spread * given.to(spread)
 
     def _tell_broken(self, t: int, broken: Tensor, outcome: "Outcome", progress: Progress) -> None:
         """Name the broken worlds and keep what they saw and did in a file."""

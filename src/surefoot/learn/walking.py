@@ -1,19 +1,23 @@
 """Teach a legged robot to walk: the task, the mirror and the settings that belong together."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from surefoot.errors import choose
 from surefoot.learn.mirror import Map, Mirror
 from surefoot.learn.networks import Policy
 from surefoot.learn.ppo import PPO
 from surefoot.learn.runs import Run
-from surefoot.learn.train import train
-from surefoot.params import Prior
+from surefoot.learn.train import Schedule, train
+from surefoot.params import CONSTRUCTORS, Params, Prior
+from surefoot.robots import Robot, scanning
 from surefoot.sim import Sim
-from surefoot.tasks import Velocity, World
+from surefoot.tasks import Commands, Velocity, World
 from surefoot.tasks.symmetry import mirrored
+from surefoot.tasks.world import Redraws
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,16 +32,71 @@ class Lesson:
 
 
 LESSONS = {
-    "go2": Lesson(task=Velocity(), ppo=PPO(entropy=0.001, std=0.6)),
+    "go2": Lesson(task=Velocity(), ppo=PPO(entropy=0.001, std=0.6, gamma=0.98, minibatches=8)),
     "g1": Lesson(
         task=Velocity(
-            forward=(0.0, 0.7), sideways=(0.0, 0.0), turning=(-0.5, 0.5), period=0.7, gait=(0.0, 0.5), swing=0.07
+            forward=(0.0, 0.7),
+            sideways=(0.0, 0.0),
+            turning=(-0.5, 0.5),
+            period=0.7,
+            gait=(0.0, 0.5),
+            swing=0.07,
+            stance=0.97,
+            held=("shoulder", "elbow", "wrist"),
         ),
         ppo=PPO(hidden=(256, 128), critic_hidden=(256, 128)),
         steps=8_000_000,
     ),
 }
 """By robot; commands are those the robot is judged by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rough:
+    """What walking on uneven ground is learned with: the robot, what is unknown about it and its ground, and the lesson."""
+
+    robot: Robot
+    params: Params
+    lesson: Lesson
+    levels: tuple[str, ...] = ("step_height", "slope")
+    """Params that a curriculum should make harder step by step: see surefoot.randomize.Levels."""
+
+
+STEPS = tuple(0.01 * k for k in range(9))
+"""Step heights of rough ground [m]."""
+STEEPEST = math.radians(15.0)
+"""Largest slope of rough ground [rad]."""
+
+
+def rough(robot: Robot, *, scan: bool = False, lesson: Lesson | None = None) -> Rough:
+    """Steps up to 8 cm and slopes up to 15° beside the robot's own unknowns, blind or with a height scan.
+
+    A slope rises along the world's x axis; headings are drawn evenly, so that the robot meets it from all sides.
+
+    Args:
+        robot: one with a walking lesson, or any legged one when `lesson` is given.
+        scan: give the robot a height scan, up to 80 ms old, and its policy the readings.
+        lesson: on flat ground; None: the robot's own.
+    """
+    lesson = lesson or LESSONS[choose(robot.name, LESSONS, "a robot with a walking lesson")]
+    params = dict(robot.params)
+    if scan:
+        others = tuple(sensor.name for sensor in robot.sensors)
+        params = {n: p.replace(of=others) if p.kind == "sensor_delay" else p for n, p in params.items()}
+        robot = scanning(robot)
+        late = {"low": 0.02, "high": 0.08, "nominal": 0.04}
+        params["scan_delay"] = CONSTRUCTORS["sensor_delay"](
+            "height_scan", **late, source="one to four control steps of mapping; our estimate"
+        )
+    params["step_height"] = CONSTRUCTORS["step_height"](
+        low=STEPS[0], high=STEPS[-1], nominal=0.0, choices=STEPS, extent=12.0, source="the steps it is judged on"
+    )
+    params["slope"] = CONSTRUCTORS["slope"](
+        low=-STEEPEST, high=STEEPEST, nominal=0.0, source="the slopes it is judged on"
+    )
+    task = replace(lesson.task, swing=lesson.task.swing + 0.04, scan=scan, follow=0.5)
+    ppo = replace(lesson.ppo, hidden=(256, 128), critic_hidden=(256, 128)) if scan else lesson.ppo
+    return Rough(robot=robot, params=Params(**params), lesson=replace(lesson, task=task, ppo=ppo, steps=20_000_000))
 
 
 def left_right(world: World) -> Mirror:
@@ -59,10 +118,23 @@ def teach(
     stop: Callable[[Any], bool] | None = None,
     resume: bool = True,
     say: Callable[[str], None] | None = None,
+    randomize: Schedule | None = None,
+    commands: Commands | None = None,
+    redraw: Redraws | None = None,
+    threads: int = 2,
 ) -> Run:
-    """Train the lesson in `sim` with e drawn from `e` at every reset (None: the robot file's prior)."""
-    world = World(lesson.task, sim, e=sim.params.prior() if e is None else e, seed=seed)
+    """Train the lesson in `sim` with e drawn from `e` at every reset (None: the robot file's prior).
+
+    `randomize` moves that prior, `commands` makes commands larger as they are followed, `redraw` changes some Params within
+    an episode; see `train` for the rest.
+    """
+    world = World(
+        lesson.task, sim, e=sim.params.prior() if e is None else e, seed=seed, commands=commands, redraw=redraw
+    )
+    about = {"robot": sim.robot.name, "task": "velocity", "contract": world.contract.hash}
+    if sim.built.terrain is not None:
+        about |= {"ground": "rough", "scan": lesson.task.scan}
     return train(
         world, lesson.ppo, run=run, steps=lesson.steps, seed=seed, evaluate=evaluate, every=every, stop=stop, mirror=left_right(world),
-        resume=resume, say=say, about={"robot": sim.robot.name, "task": "velocity", "contract": world.contract.hash},
+        resume=resume, say=say, randomize=randomize, threads=threads, about=about,
     )  # fmt: skip

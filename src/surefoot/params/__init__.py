@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from surefoot.params.atoms import Empirical as Empirical
     from surefoot.params.atoms import Point as Point
     from surefoot.params.distributions import Beta as Beta
+    from surefoot.params.distributions import LogBeta as LogBeta
     from surefoot.params.distributions import LogNormal as LogNormal
     from surefoot.params.distributions import LogUniform as LogUniform
     from surefoot.params.distributions import Normal as Normal
@@ -36,7 +37,7 @@ _MODULES = {
     "pieces": "Spread",
     "atoms": "Point Discrete Empirical",
     "values": "load_e save_e",
-    "distributions": "Uniform LogUniform Normal TruncatedNormal LogNormal Beta",
+    "distributions": "Uniform LogUniform Normal TruncatedNormal LogNormal Beta LogBeta",
 }
 _LATER = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -9,6 +9,14 @@ Beside weighing, `Cvar` can draw more episodes where the worst ones were: the pr
     p' = (1 − share) p + share p_worst,      p_worst: the worst episodes' e, each spread by a kernel
 
 and `weights(returns, e)` takes the ratio p / p' <= 1 / (1 − share) into account: they still give the CVaR under p.
+
+In a training, where J(e) is the return to expect under e and an episode is longer than a rollout,
+
+    share > 0    worlds are drawn from p', all alike in the loss:      (1 − share) E[J(e)] + share CVaR_alpha(J(e))
+    share = 0    worlds are drawn from p and weighed by `emphasis`:    CVaR_alpha(J(e)),   w(e) = 1[J(e) <= q] / alpha
+
+w depends on e alone, so that the loss may keep its own baseline. J(e) is fitted to each batch of ended episodes by a
+sum of parabolas, one for every scalar.
 """
 
 from collections.abc import Iterable, Mapping
@@ -85,6 +93,7 @@ class Cvar:
         self._wait = 0
         self.cvar = float("nan")
         """Mean return of the worst share under p, from the newest batch."""
+        self._slopes: np.ndarray | None = None
         self._set(np.zeros((0, len(self.moving))), np.zeros(0))
 
     def _set(self, worst: np.ndarray, weights: np.ndarray) -> None:
@@ -121,6 +130,36 @@ class Cvar:
         columns: Columns = columns_of(v, self.moving.labels)
         return np.exp(self._plain.log_prob(columns) - self._mixture.log_prob(columns))
 
+    def emphasis(self, e: Mapping[str, Any], length: Any = None) -> np.ndarray | None:
+        """Weights (k,) of transitions made under each of the k rows of e, so that a loss is that of the worst share.
+
+        Args:
+            e: k rows.
+            length: transitions made under each row, (k,); None: as many under all.
+
+        Returns:
+            1 / alpha for the rows whose expected return is in the worst share of the transitions, else 0; None before
+            the first batch is full, and where draws do the emphasising.
+        """
+        if self.share > 0.0 or self._slopes is None:
+            return None
+        length = np.ones(len(self.full.params.flatten(e))) if length is None else np.asarray(length, float)
+        returns = self._features(self.full.params.flatten(e)[:, self.moving.columns]) @ self._slopes
+        weights, _ = cvar_weights(returns, self.alpha, length)
+        return np.where(length > 0.0, weights / np.maximum(length, 1.0) * length.mean(), 0.0)
+
+    def _features(self, v: np.ndarray) -> np.ndarray:
+        """1, s and s² of the moved scalars on their axes, (k, 2 m + 1)."""
+        s = 2.0 * self.moving.position(v) - 1.0
+        return np.concatenate([np.ones((len(s), 1)), s, s**2], axis=1)
+
+    def _fit(self, v: np.ndarray, returns: np.ndarray) -> None:
+        """Least squares of the returns on e, held back where the batch says little (as if one more episode said 0)."""
+        X = self._features(v)
+        held = np.eye(X.shape[1])
+        held[0, 0] = 0.0
+        self._slopes = np.linalg.solve(X.T @ X + held, X.T @ returns)
+
     def record(self, e: Mapping[str, Any], success: Any, returns: Any) -> None:
         """Keep what ended episodes were drawn with and what they returned."""
         v, _, returns = rows(self.full.params, e, success, returns)
@@ -137,6 +176,7 @@ class Cvar:
             return False
         v, returns = self._values, self._returns
         self._values, self._returns = v[:0], returns[:0]
+        self._fit(v, returns)
         weights, _ = cvar_weights(returns, self.alpha, self._ratio(v))
         self.cvar = float(np.mean(weights * returns))
         bad = weights > 0.0
@@ -150,15 +190,17 @@ class Cvar:
         """The worst episodes drawn near, and the batch so far."""
         arrays = {"values": self._values, "returns": self._returns, "worst": self._worst, "weights": self._weights}
         out = {name: value.tolist() for name, value in arrays.items()}
-        return {**self._mark, **out, "wait": self._wait, "cvar": None if np.isnan(self.cvar) else self.cvar}
+        known = {"cvar": None if np.isnan(self.cvar) else self.cvar, "slopes": _listed(self._slopes)}
+        return {**self._mark, **out, **known, "wait": self._wait}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state()`."""
-        checked_state(state, self._mark, ("values", "returns", "worst", "weights", "wait", "cvar"))
+        checked_state(state, self._mark, ("values", "returns", "worst", "weights", "wait", "cvar", "slopes"))
         m = len(self.moving)
         self._values, self._returns = np.array(state["values"], float).reshape(-1, m), np.array(state["returns"], float)
         self._wait = int(state["wait"])
         self.cvar = float("nan") if state["cvar"] is None else float(state["cvar"])
+        self._slopes = None if state["slopes"] is None else np.array(state["slopes"], float)
         self._set(np.array(state["worst"], float).reshape(-1, m), np.array(state["weights"], float))
 
     @property
@@ -167,7 +209,13 @@ class Cvar:
         near = (
             f"{self.share:.0%} of the draws near {len(self._worst)} of them"
             if len(self._worst)
+            else f"{self.alpha:.0%} of the draws count"
+            if self._slopes is not None and self.share == 0.0
             else "drawn from the prior"
         )
         said = "unknown yet" if np.isnan(self.cvar) else f"{self.cvar:.3g}"
         return f"cvar: mean return of the worst {self.alpha:.0%} {said}, {near}"
+
+
+def _listed(x: np.ndarray | None) -> list[float] | None:
+    return None if x is None else x.tolist()

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.params import Beta, Prior
+from surefoot.params import Beta, LogBeta, Prior
 from surefoot.params.pieces import Marginal
 from surefoot.randomize import beta
-from surefoot.randomize.log_beta import LogBeta
 from surefoot.randomize.moving import moving
 from surefoot.randomize.schedule import between, checked_prior, checked_state, counts, mark, rows
 

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import InputError
-from surefoot.params import Beta, LogNormal, LogUniform, Prior, TruncatedNormal, Uniform
+from surefoot.params import Beta, LogBeta, LogNormal, LogUniform, Prior, TruncatedNormal, Uniform
 from surefoot.params.pieces import Marginal, Piece
 from surefoot.params.product import Product
-from surefoot.randomize.log_beta import LogBeta
 from surefoot.randomize.schedule import between, checked_prior, checked_state, counts, mark, rows
 
 PLACES: dict[type, tuple[str, tuple[str, ...], tuple[str, ...]]] = {

@@ -11,6 +11,7 @@ import mujoco
 from surefoot.errors import InputError, did_you_mean
 from surefoot.params import Params
 from surefoot.robots.robot import CHANNELS, OPTION_KEYS, Actuator, Robot, SensorSpec, write_options
+from surefoot.robots.scan import scan_points
 from surefoot.robots.table import Table
 
 LIBRARY = Path(__file__).parent / "library"
@@ -22,6 +23,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "wrench": ("noise", "drift"),
     "motor_torque": ("noise",),
     "position": ("noise", "velocity_noise"),
+    "height_scan": ("length", "width", "spacing", "range", "noise", "offset"),
 }
 """Sensor kind -> the figures it may have; units in docs/robots.md."""
 
@@ -348,7 +350,7 @@ def _sensors(table: Table, model: mujoco.MjModel, joints: Sequence[str]) -> tupl
             site = _one_of(entry, "site", _names(model, "site"), "site")
             if site is None:
                 raise InputError(f"{entry.where} lacks 'site', the site the {kind} sits at")
-        elif kind == "position":
+        elif kind in ("position", "height_scan"):
             pass
         elif kind == "foot_force":
             of = entry.matches("of", _names(model, "geom"), "geom")
@@ -365,6 +367,8 @@ def _sensors(table: Table, model: mujoco.MjModel, joints: Sequence[str]) -> tupl
             figures=figures,
             source=entry.take("source", str, ""),
         )
+        if kind == "height_scan":
+            scan_points(sensor)
         entry.finish()
         if any(other.name == sensor.name for other in sensors):
             raise InputError(f"{entry.where}: another sensor is already called {sensor.name!r}; give it another name")

@@ -74,7 +74,7 @@ class Actuator:
 class SensorSpec:
     """One sensor and its nominal figures (`figures` holds those of its kind, see docs/robots.md)."""
 
-    kind: str  # encoder | imu | foot_force | wrench | motor_torque | position
+    kind: str  # encoder | imu | foot_force | wrench | motor_torque | position | height_scan
     name: str
     of: tuple[str, ...] = ()  # joints (encoder, motor_torque) or geoms (foot_force)
     site: str | None = None  # imu, wrench

@@ -14,6 +14,7 @@ import numpy as np
 
 from surefoot.errors import InputError, choose, did_you_mean
 from surefoot.logs import Channel, Log
+from surefoot.robots import scan_points
 from surefoot.sim.commands import held_mean
 from surefoot.sim.engine import RECORDS
 from surefoot.sim.sensors import View
@@ -205,6 +206,7 @@ def channel_columns(sim: "Sim") -> dict[str, tuple[str, ...]]:
         "joint_pos": sim.robot.joints, "joint_vel": sim.robot.joints, "joint_torque": sim.command_names, "gyro": xyz, "accel": xyz,
         "quat": ("w", "x", "y", "z"), "gravity": xyz, "foot_force": feet, "wrench": ("fx", "fy", "fz", "tx", "ty", "tz"),
         "base_pos": xyz, "base_vel_world": xyz,
+        "height_scan": tuple(name for s in sim.robot.sensors if s.kind == "height_scan" for name in scan_points(s)),
     }  # fmt: skip
 
 

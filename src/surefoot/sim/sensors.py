@@ -6,6 +6,8 @@
     quat, gravity   attitude of the IMU against gravity, mounting included
     position  p_m = p + σ n, v_m = v + σ_v n in the world's frame, as a positioning deck and its estimator give them
     force     f_m = f + σ n + drift (temperature - 25 °C)
+    scan      s_m = clip(base height - ground height - nominal height + offset + σ n, ±range), heights along gravity, at points
+              of a grid around the base that turns with its heading; offset is drawn once an episode
 
 A sensor delivers at every control step what it sampled at floor(t / period) period - delay - jitter; a lost reading
 repeats the last, and between two samples the reading stays, noise and all. Every function works on the last two axes
@@ -22,10 +24,12 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from surefoot.errors import InputError
+from surefoot.robots import scan_points
 from surefoot.sim.build import Built
 from surefoot.sim.inertia import quaternion, rotation
 from surefoot.sim.noise import Noise
 from surefoot.sim.physics import Physics
+from surefoot.sim.terrain import ground_under
 
 Array = Any
 Readings = dict[str, Array]
@@ -78,10 +82,16 @@ class Sensors:
         if robot.base is not None:
             joint = int(model.body(robot.base).jntadr[0])
             self.base_q, self.base_v = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
-        elif self.of_kind("position"):
+        elif found := [s.kind for s in robot.sensors if s.kind in ("position", "height_scan")]:
             raise InputError(
-                f"robot '{robot.name}' has a position sensor but no free base: name its `base`, or drop it"
+                f"robot '{robot.name}' has a {found[0]} sensor but no free base: name its `base`, or drop it"
             )
+        self.scans = [
+            (robot.sensors[i], own(np.array(list(scan_points(robot.sensors[i]).values()))))
+            for i in self.of_kind("height_scan")
+        ]
+        """The height scan and its points (k, 2) [m] in the heading's frame, if the robot has one."""
+        self.scan_offset = own(np.full((self.worlds, 1), np.nan))
         if robot.imu is not None:
             site = rotation(np.array(model.site(robot.imu).quat))
         self.site, self.eye = own(site), own(np.tile(np.eye(3), (self.worlds, 1, 1)))
@@ -104,7 +114,10 @@ class Sensors:
             else:
                 if any(other.kind == sensor.kind and other is not sensor for other in self.robot.sensors):
                     raise InputError(f"robot '{self.robot.name}' has two sensors of kind {sensor.kind}: keep one")
-                out.append(np.arange(6 if sensor.kind == "wrench" else 4))
+                width = (
+                    len(scan_points(sensor)) if sensor.kind == "height_scan" else 6 if sensor.kind == "wrench" else 4
+                )
+                out.append(np.arange(width))
         return out
 
     def of_kind(self, kind: str) -> list[int]:
@@ -146,6 +159,7 @@ class Sensors:
             walk[ids] = 0.0
         for values in self.last.values():
             values[ids] = float("nan")
+        self.scan_offset[ids] = float("nan")
         self.sample[ids] = -1.0
         self.angles[ids] = self.encoders(view, 0, False)["joint_pos"][ids, None]
 
@@ -153,6 +167,8 @@ class Sensors:
         """The sensors' memory, for snapshots."""
         memory = {"sample": self.sample, "angles": self.angles, "angle_step": self.angle_step}
         memory |= {f"walk/{name}": value for name, value in self.walks.items()}
+        if self.scans:
+            memory["scan_offset"] = self.scan_offset
         return memory | {f"last/{name}": value for name, value in self.last.items()}
 
     def load(self, arrays: Mapping[str, Array]) -> None:
@@ -287,8 +303,48 @@ class Sensors:
             v = v + figures.get("velocity_noise", 0.0) * self.noise.normal("position_velocity", step, 3)
         return {"base_pos": p, "base_vel_world": v}
 
+    def scan(self, view: View, step: int, noisy: bool) -> Readings:
+        """height_scan (worlds, points) [m]."""
+        figures = self.scans[0][0].figures
+        value = self.clearance(view)
+        if noisy:
+            fresh = self.xp.isnan(self.scan_offset)
+            if bool(self.xp.any(fresh)):
+                drawn = figures.get("offset", 0.0) * self.noise.normal("scan_offset", step, 1)
+                self.scan_offset[...] = self.xp.where(fresh, drawn, self.scan_offset)
+            value = value + self.scan_offset
+            if figures.get("noise", 0.0):
+                value = value + figures["noise"] * self.noise.normal("height_scan", step, value.shape[-1])
+        return {"height_scan": self.xp.clip(value, -figures["range"], figures["range"])}
+
+    def true_scan(self) -> Array:
+        """The height scan as it would be now without error, (worlds, points) [m]."""
+        engine, reach = self.physics.engine, self.scans[0][0].figures["range"]
+        empty = engine.qpos[:, :0]
+        view = View(qpos=engine.qpos, qvel=empty, sensordata=empty, actuator_force=empty)
+        return self.xp.clip(self.clearance(view), -reach, reach)
+
+    def clearance(self, view: View) -> Array:
+        """How much higher than nominal the base is over the ground at each point of the scan, along gravity, (worlds, points) [m]."""
+        xp, q, points = self.xp, self.base_q, self.scans[0][1]
+        assert q is not None
+        w, x, y, z = (view.qpos[:, q + 3 + i] for i in range(4))
+        c, s = 1 - 2 * (y * y + z * z), 2 * (x * y + w * z)
+        size = xp.sqrt(c * c + s * s) + 1e-12
+        c, s = (c / size)[:, None], (s / size)[:, None]
+        dx, dy = c * points[:, 0] - s * points[:, 1], s * points[:, 0] + c * points[:, 1]
+        high = view.qpos[:, q + 2 : q + 3] + xp.zeros_like(dx)
+        if self.physics.built.terrain is not None:
+            at = xp.stack([view.qpos[:, q : q + 1] + dx, view.qpos[:, q + 1 : q + 2] + dy], axis=-1)
+            high = high - ground_under(self.physics, at)
+        if self.active["slope"]:
+            up = -self.down()
+            high = up[:, 2:] * high - up[:, :1] * dx - up[:, 1:2] * dy
+        return high - self.robot.height
+
     PARTS = {
         "encoder": encoders, "imu": imu, "foot_force": force, "wrench": wrenches, "motor_torque": torque, "position": position,
+        "height_scan": scan,
     }  # fmt: skip
 
     def deliver(self, number: int, view: View, step: int, noisy: bool) -> Readings:

@@ -8,9 +8,8 @@ Without it a longer leg, a worn sole, an offset joint or a bump would start a wo
 import mujoco
 import numpy as np
 
-from surefoot.sim.names import GROUND
 from surefoot.sim.physics import Physics
-from surefoot.sim.terrain import first_field
+from surefoot.sim.terrain import ground_under
 
 SHAPING = frozenset({"radius", "sole_wear", "link_length", "axis_tilt", "zero_offset", "roughness", "step_height"})
 """Kinds that move the feet against the base, or the ground against zero."""
@@ -47,15 +46,8 @@ class Stance:
         sizes = engine.expanded.get("geom_size")
         size = (engine.nominal("geom_size")[None] if sizes is None else sizes[rows])[:, self.feet]
         lowest = pos[..., 2] - self._depth(mat, size)
-        engine.qpos[rows, self.base_q + 2] += (self._ground(rows, pos[..., :2]) - lowest).max(1) + self.clearance
-
-    def _ground(self, rows: np.ndarray, xy: np.ndarray) -> np.ndarray:
-        """Height of the ground [m] under points (rows, k, 2), (rows, k)."""
-        terrain, model = self.physics.built.terrain, self.physics.built.model
-        if terrain is None:
-            return np.zeros(xy.shape[:2])
-        field = self.physics.engine.field("geom_dataid")[rows, model.geom(GROUND).id] - first_field(model)
-        return terrain.height(field, xy)
+        ground = ground_under(self.physics, pos[..., :2], rows)
+        engine.qpos[rows, self.base_q + 2] += (ground - lowest).max(1) + self.clearance
 
     def _depth(self, mat: np.ndarray, size: np.ndarray) -> np.ndarray:
         """How far the feet reach below their centres [m], (rows, k), of frames (rows, k, 9), sizes (rows, k, 3)."""

@@ -5,12 +5,17 @@ step_height are discrete Params, one field a choice. All fields of a bank have o
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
 
 from surefoot.errors import InputError
 from surefoot.params import Param
+from surefoot.sim.names import GROUND
+
+if TYPE_CHECKING:
+    from surefoot.sim.physics import Physics
 
 FIELD, BELOW = "terrain", "below"
 """Names of the height fields (with a number) and of the plane under them."""
@@ -33,13 +38,25 @@ class Terrain:
         Every cell is two triangles, as in the engine; its diagonal joins the corners of low x, y and of high x, y.
         """
         n = self.heights.shape[1]
-        s = np.clip((xy + self.extent) / (2 * self.extent) * (n - 1), 0, n - 1 - 1e-9)
+        s = np.fmin(np.fmax((xy + self.extent) / (2 * self.extent) * (n - 1), 0), n - 1 - 1e-9)  # a corner for NaN
         i = s.astype(int)
         fx, fy = s[..., 0] - i[..., 0], s[..., 1] - i[..., 1]
-        corner = {(a, b): self.heights[field[:, None], i[..., 1] + a, i[..., 0] + b] for a in (0, 1) for b in (0, 1)}
-        along_x = fx * (corner[0, 1] - corner[0, 0]) + fy * (corner[1, 1] - corner[0, 1])
-        along_y = fy * (corner[1, 0] - corner[0, 0]) + fx * (corner[1, 1] - corner[1, 0])
-        return corner[0, 0] + np.where(fx >= fy, along_x, along_y)
+        first = (field[:, None] * n + i[..., 1]) * n + i[..., 0]
+        near, far = self.heights.ravel().take(first), self.heights.ravel().take(first + (n + 1))
+        # Below the diagonal the way from the near corner to the far one leads through high x, above it through high y.
+        below = fx >= fy
+        between = self.heights.ravel().take(first + np.where(below, 1, n))
+        long, short = np.where(below, fx, fy), np.where(below, fy, fx)
+        return near + (long * (between - near) + short * (far - between))
+
+
+def ground_under(physics: "Physics", xy: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
+    """Height of the ground [m] under points xy (rows, k, 2) of the worlds `rows`, (rows, k); 0 without a terrain."""
+    terrain, model = physics.built.terrain, physics.built.model
+    if terrain is None:
+        return np.zeros(xy.shape[:2])
+    field = physics.engine.field("geom_dataid")[rows, model.geom(GROUND).id] - first_field(model)
+    return terrain.height(field, xy)
 
 
 def first_field(model: mujoco.MjModel) -> int:
@@ -90,7 +107,7 @@ def _grid(options) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
 
 def _flat_middle(x: np.ndarray, y: np.ndarray, shape: np.ndarray) -> np.ndarray:
     """`shape` with height 0 in the middle square; values stay in 0..1."""
-    return np.where(np.maximum(np.abs(x), np.abs(y)) <= FLAT_RADIUS, 0.0, shape)
+    return np.where(np.maximum(np.abs(x), np.abs(y)) <= FLAT_RADIUS + 1e-9, 0.0, shape)
 
 
 def _rough(options) -> np.ndarray:
@@ -102,5 +119,5 @@ def _rough(options) -> np.ndarray:
 def _steps(options) -> np.ndarray:
     """Square rings of width `run`, alternately up and down: stairs of one step height that lead nowhere."""
     x, y, _ = _grid(options)
-    ring = np.floor(np.maximum(np.abs(x), np.abs(y)) / options["run"]).astype(int)
+    ring = np.floor(np.maximum(np.abs(x), np.abs(y)) / options["run"] + 1e-9).astype(int)
     return _flat_middle(x, y, (ring % 2).astype(float))

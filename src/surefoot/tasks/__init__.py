@@ -1,5 +1,6 @@
 """What to do: command, reward, termination as plain functions; one file a task."""
 
+from surefoot.tasks.commands import Commands as Commands
 from surefoot.tasks.hop import Hop as Hop
 from surefoot.tasks.hover import Hover as Hover
 from surefoot.tasks.hover import Track as Track

@@ -1,6 +1,6 @@
 """Fly a quadrotor: hold a point from any attitude (`Hover`), or follow a moving one (`Track`).
 
-    reward / dt = 1 + exp(-(d / 0.3 m)²) + exp(-(d / 0.1 m)²)  -  speed, spin, tilt, heading and changes of the command     - 2 on a crash
+    reward / dt = 1.5 exp(-d / 0.4 m) + exp(-(d / 0.1 m)²) + 0.5 upright  -  speed, spin, heading and changes of command   - 2 on a crash
 
 The action is the command of each rotor around the nominal robot's hover. Rotors follow with a lag of several control steps, so the
 policy also sees its last actions. It reads the IMU (the accelerometer tells it thrust over mass, which nobody else does), the attitude, and
@@ -41,9 +41,9 @@ class Hover:
     """Largest velocity at the start, each axis [m/s]."""
     settle: float = 2.0
     """Time to recover, not judged [s]."""
-    memory: int = 8
+    memory: int = 4
     """Past actions that the policy sees."""
-    scale: float = 0.3
+    scale: float = 0.2
     """Change of a rotor's command per unit of action [1]."""
     farthest: float = 1.5
     """[m] from the point beyond which the episode ends."""
@@ -125,8 +125,8 @@ class Track:
     away: float = 0.1
     speed: float = 0.3
     settle: float = 2.0
-    memory: int = 8
-    scale: float = 0.3
+    memory: int = 4
+    scale: float = 0.2
     farthest: float = 1.5
 
     commands: tuple[str, ...] = ("x", "y", "z", "vx", "vy", "vz")
@@ -288,15 +288,13 @@ def _privileged(s: Situation) -> dict[str, np.ndarray]:
 def _rewards(s: Situation) -> dict[str, Tensor]:
     t, dt = s.truth, s.sim.control_dt
     weighted = {
-        "alive": torch.ones_like(t["height"]),
-        "near": torch.exp(-(t["distance"] / 0.3).square()),
+        "near": 1.5 * torch.exp(-t["distance"] / 0.4),
         "close": torch.exp(-(t["distance"] / 0.1).square()),
-        "drift": -0.1 * t["drift"].square().sum(1).clamp(max=4.0),
-        "spin": -0.02 * t["gyro"].square().sum(1).clamp(max=20.0),
-        "tilt": -0.2 * (1 - t["up"]),
+        "upright": 0.5 * t["up"].clamp(min=0.0),
+        "drift": -0.05 * t["drift"].square().sum(1).clamp(max=4.0),
+        "spin": -0.01 * t["gyro"].square().sum(1).clamp(max=20.0),
         "heading": -0.2 * t["heading"].square().clamp(max=1.0),
-        "change": -0.02 * (s.action - s.last_action).square().sum(1).clamp(max=10.0),
-        "effort": -0.01 * s.action.square().sum(1).clamp(max=20.0),
+        "change": -0.01 * (s.action - s.last_action).square().sum(1).clamp(max=20.0),
     }
     return {name: value * dt for name, value in weighted.items()}
 

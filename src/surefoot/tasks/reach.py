@@ -18,8 +18,11 @@ from surefoot.tasks import tally
 from surefoot.tasks.agree import agree
 from surefoot.tasks.task import Situation, over
 
-NEAR = 0.02
-"""[m] from the point that counts as reached."""
+NEAR = 0.03
+"""[m] from the point that counts as reached. Encoder biases of ±0.06 rad, which the policy cannot see, put the tip of an arm that does
+everything right up to 4 cm off: within 2 cm in 76 % of the worlds, within 3 cm in 96 %."""
+SHARP = 0.02
+"""[m] over which the reward for being there fades."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +133,7 @@ class Reach:
         t, dt = s.truth, s.sim.control_dt
         weighted = {
             "near": torch.exp(-t["distance"] / 0.1),
-            "there": torch.exp(-(t["distance"] / NEAR).square()),
+            "there": torch.exp(-(t["distance"] / SHARP).square()),
             "speed": -0.02 * t["speeds"].square().sum(1).clamp(max=20.0),
             "change": -0.02 * (s.action - s.last_action).square().sum(1).clamp(max=20.0),
         }
@@ -145,6 +148,6 @@ class Reach:
         return torch.zeros(s.sim.worlds, dtype=torch.bool)
 
     def success(self, s: Situation, fallen: Tensor) -> Tensor:
-        """Mean distance of the last third within 2 cm."""
+        """Mean distance of the last third within 3 cm."""
         distance = tally.share(s)
         return torch.where(distance.isnan(), distance, (distance <= NEAR).float())

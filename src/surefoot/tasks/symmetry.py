@@ -23,6 +23,7 @@ SIGNS = {
     "accel": VECTOR,
     "clock": {"sin": -1.0, "cos": -1.0},
     "command": {"vx": 1.0, "vy": -1.0, "yaw_rate": -1.0},
+    "ground_up": VECTOR,
     "true_velocity": {"vx": 1.0, "vy": -1.0, "vz": 1.0, "wx": -1.0, "wy": 1.0, "wz": -1.0},
 }
 """Sign of each column of a channel in the mirror; channels not named here keep theirs."""
@@ -32,6 +33,12 @@ def other_side(name: str) -> str:
     """'FL_hip_joint' -> 'FR_hip_joint', 'left_foot_right' -> 'right_foot_left'; a name without a side is its own."""
     swap = {a: b for pair in PAIRS for a, b in (pair, pair[::-1])}
     return re.sub(r"[A-Za-z]+", lambda word: swap.get(word.group(), word.group()), name)
+
+
+def other_point(name: str) -> str:
+    """'+0.15,-0.30' -> '+0.15,+0.30': the point of a height scan on the other side."""
+    x, y = name.split(",")
+    return f"{x},{0.0 - float(y):+.2f}"
 
 
 def joint_signs(sim: Sim) -> dict[str, float]:
@@ -80,6 +87,8 @@ def _rule(term: Term, signs: dict[str, float]) -> Callable[[str], tuple[str, flo
     """Counterpart and sign of a column of a term."""
     if term.source.startswith("joint_") or term.source == "last_action":
         return lambda column: (other_side(column), signs[column])
+    if term.source in ("height_scan", "true_scan"):
+        return lambda column: (other_point(column), 1.0)
     if term.source == "e":
         return lambda column: _unknown(column, signs)
     rule = SIGNS.get(term.source, {})

@@ -72,6 +72,10 @@ class Task(Protocol):
         """Channels for the critic alone, (worlds, k) by name."""
         ...
 
+    def pass_time(self, s: Situation) -> None:
+        """Bring the memory up to date with a step, before it is judged."""
+        ...
+
     def rewards(self, s: Situation) -> dict[str, Tensor]:
         """Weighted reward terms of this step, (worlds,) by name; their sum is the reward before `total`."""
         ...

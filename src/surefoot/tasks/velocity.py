@@ -4,6 +4,10 @@
 
 The policy sees what the robot measures: gyro, gravity direction, joint angles and speeds, its last action, the command and a gait clock.
 The critic also sees e, the true velocities, the feet and their contacts.
+
+On ground that is not flat, heights are those over the ground below: of a foot over the ground under it, of the base over the mean of the
+ground under base and feet. A slope is a tilt of gravity: the body is paid for following the ground (tilt against its normal) and has fallen
+when it is tilted against gravity. A robot that comes to the edge of its ground has reached a time limit.
 """
 
 from dataclasses import dataclass
@@ -13,7 +17,10 @@ import torch
 from torch import Tensor
 
 from surefoot.contract import Action, Contract, Group, Range, Term
+from surefoot.errors import InputError
+from surefoot.robots import scan_points
 from surefoot.sim import Sim
+from surefoot.sim.terrain import ground_under
 from surefoot.tasks.gait import legs, lift
 from surefoot.tasks.task import Situation, over
 
@@ -21,6 +28,15 @@ PRIVILEGED = {
     "true_velocity": ("vx", "vy", "vz", "wx", "wy", "wz"),
     "height": ("z",),
 }
+
+SCAN_SCALE = 5.0
+"""Observation per metre of a height scan."""
+SCATTER, EDGE = 1.5, 1.0
+"""Robots start this far from the middle of uneven ground [m], and turn back as far from its edge [m]."""
+TELLING, SLACK = 2.0, 0.15
+"""Shortest episode [s] that can say whether a command was followed, and error of the mean velocity [m/s] that is always allowed."""
+LOADED, TOUCHING = 1.0, 0.001
+"""A foot is on the ground when it carries more than this [N], or is no higher than this [m] where it has no force sensor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +63,30 @@ class Velocity:
     """Share of the open-loop step that is added to the joint targets; 0 leaves all of the gait to the policy."""
     gait: tuple[float, ...] = (0.5, 0.0, 0.0, 0.5)
     """Phase of each leg in the order of robot.feet: a trot for FR, FL, RR, RL; (0, 0.5) for two legs."""
+    held: tuple[str, ...] = ()
+    """Joints whose names hold one of these words stay at the default pose by their own PD: neither seen nor moved."""
+    stance: float = 0.93
+    """Base height the robot is asked to keep, relative to its standing height."""
+    scan: bool = False
+    """Whether the policy sees the robot's height scan (and the critic one without noise): see surefoot.robots.scanning."""
+    follow: float | None = None
+    """An episode is a success only if its mean velocity is off by at most this share of the commanded speed; None: survival is enough."""
 
     commands: tuple[str, ...] = ("vx", "vy", "yaw_rate")
 
     # ---------------------------------------------------------------- what is seen and done
 
+    def moved(self, sim: Sim) -> tuple[str, ...]:
+        """Joints the policy sees and moves, in the robot's order."""
+        joints = tuple(j for j in sim.robot.joints if not any(word in j for word in self.held))
+        if not joints:
+            raise InputError(f"held={self.held} holds every joint of {sim.robot.name}: leave it some to walk with")
+        return joints
+
     def contract(self, sim: Sim) -> Contract:
         """Observation groups `policy` and `critic`, and joint position targets around the default pose."""
         robot = sim.robot
-        joints, feet = robot.joints, robot.feet
+        joints, feet = self.moved(sim), robot.feet
         policy = (
             Term(source="gyro", scale=0.25),
             Term(source="gravity"),
@@ -66,11 +97,18 @@ class Velocity:
             Term(source="clock", columns=("sin", "cos")),
         )
         privileged = tuple(Term(source=name, columns=columns, unit="1") for name, columns in PRIVILEGED.items())
+        if sim.physics.has("slope"):
+            privileged += (Term(source="ground_up", columns=("x", "y", "z"), unit="1"),)
+        points = _scanned(sim) if self.scan else ()
+        if points:
+            privileged += (Term(source="true_scan", columns=points, unit="m", scale=SCAN_SCALE),)
         feet_terms = (
             Term(source="foot_height", columns=feet, unit="m", scale=10.0),
             Term(source="foot_contact", columns=feet, unit="1"),
         ) + ((Term(source="e", columns=sim.params.names, unit="1"),) if len(sim.params) else ())
         critic = Group(name="critic", terms=(*policy, *privileged, *feet_terms), privileged=True)
+        if points:
+            policy += (Term(source="height_scan", columns=points, scale=SCAN_SCALE),)
         limits = {a.name: a for a in robot.actuators}
         steps = lift(sim, self.swing) if self.rhythm else {}
         phases = {
@@ -79,7 +117,7 @@ class Velocity:
         ranges = (("vx", self.forward, "m/s"), ("vy", self.sideways, "m/s"), ("yaw_rate", self.turning, "rad/s"))
         return Contract(
             robot=robot.name,
-            joints=joints,
+            joints=robot.joints,
             control_dt=robot.control_dt,
             timestep=robot.timestep,
             groups=(Group(name="policy", terms=policy), critic),
@@ -92,11 +130,11 @@ class Velocity:
                 lift=tuple(self.rhythm * steps.get(j, 0.0) for j in joints),
                 phase=tuple(phases.get(j, 0.0) for j in joints),
             ),
-            sensor_channels=("gyro", "gravity", "joint_pos", "joint_vel"),
-            pose=tuple(robot.pose[j] for j in joints),
-            kp=tuple(limits[j].kp for j in joints),
-            kd=tuple(limits[j].kd for j in joints),
-            torque_limit=tuple(limits[j].torque_limit or 0.0 for j in joints),
+            sensor_channels=("gyro", "gravity", "joint_pos", "joint_vel", *(("height_scan",) if self.scan else ())),
+            pose=tuple(robot.pose[j] for j in robot.joints),
+            kp=tuple(limits[j].kp for j in robot.joints),
+            kd=tuple(limits[j].kd for j in robot.joints),
+            torque_limit=tuple(limits[j].torque_limit or 0.0 for j in robot.joints),
             commands=tuple(Range(name=n, low=r[0], high=r[1], unit=u) for n, r, u in ranges),
             clock_period=self.period,
         )
@@ -117,13 +155,24 @@ class Velocity:
         yaw = rng.uniform(-np.pi, np.pi, k)
         qpos[:, base + 3], qpos[:, base + 6] = np.cos(yaw / 2), np.sin(yaw / 2)
         qpos[:, base + 2] += 0.01
+        if sim.built.terrain is not None:
+            qpos[:, base : base + 2] = rng.uniform(-SCATTER, SCATTER, (k, 2))
+            sim.engine.qpos[ids] = qpos
+            sim.stance.settle(ids)
+            qpos = sim.engine.qpos[ids]
         qvel = np.zeros((k, sim.model.nv))
         qvel[:, :6] = rng.normal(0.0, 0.1, (k, 6))
         return qpos, qvel
 
     def remember(self, sim: Sim) -> dict[str, Tensor]:
-        """Nothing: every term is a function of the present state and the last actions."""
-        return {}
+        """Nothing, or with `follow` the summed velocity error along and across the heading and the steps in the sum."""
+        return {} if self.follow is None else {"error": torch.zeros(sim.worlds, 3)}
+
+    def pass_time(self, s: Situation) -> None:
+        """Add this step's velocity error."""
+        if self.follow is not None:
+            s.memory["error"][:, :2] += s.truth["velocity"][:, :2] - s.command[:, :2]
+            s.memory["error"][:, 2] += 1.0
 
     # ---------------------------------------------------------------- what is true
 
@@ -134,9 +183,10 @@ class Velocity:
         sideways = [("hip" in j and "pitch" not in j) or "yaw" in j or "roll" in j for j in robot.joints]
         return {
             "feet": torch.from_numpy(feet),
-            "radius": torch.from_numpy(sim.model.geom_size[feet, 0]).float(),
+            "radius": torch.from_numpy(sim.model.geom_rbound[feet]).float(),
             "pose": torch.tensor([robot.pose[j] for j in robot.joints]),
             "sideways": torch.tensor(sideways).float(),
+            "moved": torch.tensor([j in self.moved(sim) for j in robot.joints]).float(),
             "forces": torch.as_tensor(sim.sensors.forces),
             "gait": torch.tensor([phase for (_, f), phase in zip(legs(sim), self.gait, strict=True) for _ in f]),
             "motors": torch.from_numpy(sim.physics.motors.ids),
@@ -157,13 +207,26 @@ class Velocity:
         along = vel[:, 0] * heading[:, 0] + vel[:, 1] * heading[:, 1]
         across = vel[:, 1] * heading[:, 0] - vel[:, 0] * heading[:, 1]
         tau = over(sim.engine.derived("actuator_force")).float()
+        feet = over(sim.engine.derived("geom_xpos"))[:, f["feet"], 2].float() - f["radius"]
+        height, upright = qpos[:, 2], up[:, 2]
+        if sim.built.terrain is not None:
+            under = np.concatenate(
+                [sim.engine.qpos[:, None, q : q + 2], sim.engine.derived("geom_xpos")[:, f["feet"].numpy(), :2]], axis=1
+            )
+            ground = torch.from_numpy(ground_under(sim.physics, under)).float()
+            height, feet = height - ground.mean(1), feet - ground[:, 1:]
+        if sim.sensors.active["slope"]:
+            body = torch.stack([2 * (x * z + w * y), 2 * (y * z - w * x), up[:, 2]], 1)  # the body's z in the world
+            upright = -(torch.as_tensor(sim.sensors.down()).float() * body).sum(1)
+        loads = over(sim.engine.derived("sensordata"))[:, f["forces"]].abs()
         return {
             "velocity": torch.stack([along, across, vel[:, 2]], 1),
             "gyro": qvel[:, 3:],
             "up": up,
-            "height": qpos[:, 2],
-            "feet": over(sim.engine.derived("geom_xpos"))[:, f["feet"], 2].float() - f["radius"],
-            "contact": over(sim.engine.derived("sensordata"))[:, f["forces"]].abs() > 1.0,
+            "upright": upright,
+            "height": height,
+            "feet": feet,
+            "contact": loads > LOADED if len(f["forces"]) == feet.shape[1] else feet < TOUCHING,
             "torque": tau,
             "power": (tau * s.dq.float()).abs().sum(1),
         }
@@ -171,12 +234,17 @@ class Velocity:
     def privileged(self, s: Situation) -> dict[str, np.ndarray]:
         """What the critic sees beyond the sensors."""
         t = s.truth
-        return {
+        seen = {
             "true_velocity": torch.cat([t["velocity"], t["gyro"]], 1).numpy(),
             "height": t["height"][:, None].numpy(),
             "foot_height": t["feet"].numpy(),
             "foot_contact": t["contact"].float().numpy(),
         }
+        if s.sim.physics.has("slope"):
+            seen["ground_up"] = t["up"].numpy()
+        if self.scan:
+            seen["true_scan"] = s.sim.sensors.true_scan()
+        return seen
 
     # ---------------------------------------------------------------- what is good
 
@@ -188,8 +256,8 @@ class Velocity:
         phase = (s.time / self.period)[:, None] + s.facts["gait"]
         wave = torch.sin(2 * torch.pi * phase)
         wanted = self.swing * wave.clamp(min=0.0)
-        feet = (t["feet"].clamp(min=0.0) - wanted).square().sum(1)
-        pose = s.q.float() - s.facts["pose"]
+        feet = len(self.gait) * (t["feet"].clamp(min=0.0) - wanted).square().mean(1)
+        pose = (s.q.float() - s.facts["pose"]) * s.facts["moved"]
         step, jerk = s.action - s.last_action, s.action - 2 * s.last_action + s.older_action
         weighted = {
             "track_velocity": 1.2 * torch.exp(-linear / 0.25) + 1.2 * torch.exp(-linear / 0.04),
@@ -198,7 +266,7 @@ class Velocity:
             "vertical": -1.0 * t["velocity"][:, 2].square(),
             "roll_pitch": -0.03 * t["gyro"][:, :2].square().sum(1),
             "tilt": -2.0 * t["up"][:, :2].square().sum(1),
-            "height": -10.0 * (t["height"] - 0.93 * s.sim.robot.height).square(),
+            "height": -10.0 * (t["height"] - self.stance * s.sim.robot.height).square(),
             "torque": -1e-4 * t["torque"].square().sum(1),
             "hips": -0.3 * (pose * s.facts["sideways"]).square().sum(1),
             "pose": -0.03 * pose.square().sum(1),
@@ -213,10 +281,32 @@ class Velocity:
         return total - fallen.float()
 
     def fallen(self, s: Situation) -> Tensor:
-        """The base is low or tilted."""
+        """The base is low over the ground or tilted against gravity."""
         t = s.truth
-        return (t["height"] < self.fall_height * s.sim.robot.height) | (t["up"][:, 2] < self.fall_tilt)
+        return (t["height"] < self.fall_height * s.sim.robot.height) | (t["upright"] < self.fall_tilt)
+
+    def left(self, s: Situation) -> Tensor | None:
+        """Worlds that have come to the edge of their ground, (worlds,) bool; None where it has none."""
+        terrain, q = s.sim.built.terrain, s.sim.sensors.base_q
+        if terrain is None or q is None:
+            return None
+        return (over(s.sim.engine.qpos)[:, q : q + 2].abs() > terrain.extent - EDGE).any(1)
 
     def success(self, s: Situation, fallen: Tensor) -> Tensor:
-        """Survived to the end of the episode."""
-        return (~fallen).float()
+        """Survived to the end of the episode, and with `follow` went where it was told; NaN where too little time passed to say."""
+        if self.follow is None:
+            return (~fallen).float()
+        error = s.memory["error"]
+        allowed = (self.follow * s.command[:, :2].norm(dim=1)).clamp(min=SLACK)
+        good = ~fallen & (error[:, :2].norm(dim=1) <= allowed * error[:, 2])
+        return torch.where(fallen | (error[:, 2] * s.sim.control_dt >= TELLING), good.float(), torch.nan)
+
+
+def _scanned(sim: Sim) -> tuple[str, ...]:
+    """Columns of the robot's height scan."""
+    found = [sensor for sensor in sim.robot.sensors if sensor.kind == "height_scan"]
+    if not found:
+        raise InputError(
+            f"{sim.robot.name} has no height scan: give the Sim surefoot.robots.scanning(robot), or scan=False"
+        )
+    return tuple(scan_points(found[0]))

@@ -2,20 +2,30 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from surefoot.contract import Builder, action
+from surefoot.errors import InputError
 from surefoot.params import E, Prior
 from surefoot.sim import Sim
 from surefoot.sim.replay import channel_columns
+from surefoot.tasks.commands import Commands
 from surefoot.tasks.task import Situation, Task, over
 
 POOL = 2048
 """Draws of e made at once; drawing one world at a time would cost more than its physics."""
+
+
+class Redraws(Protocol):
+    """What changes within an episode; `surefoot.randomize.Redraw` is such."""
+
+    def due(self, prior: Prior, step: int, worlds: int, dt: float, /) -> tuple[np.ndarray, E]:
+        """Worlds that change before control step `step`, ids (k,), and their new values of some Params, k rows."""
+        ...
 
 
 @dataclass(kw_only=True)
@@ -45,8 +55,29 @@ class Outcome:
 class World:
     """`sim.worlds` copies of a task, each with its own e, drawn anew at every reset."""
 
-    def __init__(self, task: Task, sim: Sim, *, e: Prior | None = None, seed: int = 0):
-        self.task, self.sim, self.prior, self.seed = task, sim, e, seed
+    def __init__(
+        self,
+        task: Task,
+        sim: Sim,
+        *,
+        e: Prior | None = None,
+        seed: int = 0,
+        commands: Commands | None = None,
+        redraw: Redraws | None = None,
+    ):
+        """Make the worlds; `reset` begins their first episodes.
+
+        Args:
+            task: what to do.
+            sim: where.
+            e: what e is drawn from at every reset; None: e stays as the sim has it.
+            seed: of starts, commands and e.
+            commands: a curriculum of commands.
+            redraw: Params that change within an episode, drawn as `e` has them.
+        """
+        if redraw is not None and e is None:
+            raise InputError("redraw needs a prior to draw from: give e=sim.params.prior()")
+        self.task, self.sim, self.prior, self.seed, self.redraw = task, sim, e, seed, redraw
         self.contract = task.contract(sim)
         self.worlds, self.actions = sim.worlds, len(self.contract.action.joints)
         self.widths = {group.name: group.size for group in self.contract.groups}
@@ -70,9 +101,11 @@ class World:
         self._e = sim.params.flatten(sim.e) if len(sim.params) else np.zeros((sim.worlds, 0))
         self._zeros = {k: torch.zeros(sim.worlds, self.actions) for k in ("action", "last_action", "older_action")}
         self.command = torch.zeros(sim.worlds, len(task.commands))
+        self.commands = commands
+        """Share of the task's commands that is asked for, growing as they are followed; None: all of it."""
         self.memory = task.remember(sim)
         self.facts = task.facts(sim)
-        self._pass_time = getattr(task, "pass_time", None)
+        self._left = getattr(task, "left", None)
         self._motors = [self.contract.joints.index(name) for name in sim.command_names]
         """Columns of the contract's targets that have a motor, in the sim's order."""
         self._idle = self._command(torch.zeros(1, self.actions), torch.zeros(1))
@@ -100,6 +133,20 @@ class World:
             parts.append({name: value[self._at : self._at + take] for name, value in self._pool.items()})
             self._at, count = self._at + take, count - take
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def _change(self, ids: np.ndarray, e: E) -> None:
+        """Other values of some Params in the worlds `ids`, in the middle of their episodes."""
+        if not len(ids):
+            return
+        self.sim.apply(e, ids)
+        now = self.sim.params.unflatten(self._e[ids])
+        self._e[ids] = self.sim.params.flatten(now | e)
+        self._e_row[ids] = 2 * (self._e[ids] - self._low) / self._span - 1
+
+    @property
+    def e(self) -> E:
+        """e of the running episodes, a row per world."""
+        return self.sim.params.unflatten(self._e) if len(self.sim.params) else {}
 
     def draw_from(self, prior: Prior) -> None:
         """Draw e of later episodes from another prior."""
@@ -135,7 +182,10 @@ class World:
         self.sim.reset(ids, qpos=qpos, qvel=qvel)
         self.sim.commands.hold(ids, np.repeat(self._idle, len(ids), axis=0))
         rows = torch.from_numpy(ids)
-        self.command[rows] = torch.from_numpy(self.task.draw_commands(len(ids), self._rng)).float()
+        asked = self.task.draw_commands(len(ids), self._rng)
+        if self.commands is not None:
+            asked = self.commands.share * asked
+        self.command[rows] = torch.from_numpy(asked).float()
         for name, fresh in self.task.remember(self.sim).items():
             self.memory[name][rows] = fresh[rows]
         for tensor in self._zeros.values():
@@ -174,7 +224,10 @@ class World:
         reward = self.task.total(terms, fallen)
         self.age += 1
         self.ticks += 1
-        truncated = (self.age >= self._limit) & ~fallen
+        over_time = self.age >= self._limit
+        if self._left is not None and (left := self._left(s)) is not None:
+            over_time = over_time | left
+        truncated = over_time & ~fallen
         final = self.builder.observe(self._readings(s), last_action=self._zeros["action"], command=self.command)
         for row in torch.nonzero(broken)[:, 0]:
             reward[row] = 0.0
@@ -182,6 +235,8 @@ class World:
                 group[row] = 0.0
         ended = torch.nonzero(fallen | truncated)[:, 0]
         success = self.task.success(s, fallen)[ended]
+        if self.commands is not None:
+            self.commands.record(success[~broken[ended]].numpy())
         observations, e = final, {}
         if len(ended):
             ids = ended.numpy()
@@ -206,10 +261,11 @@ class World:
     def _act(self, a: Tensor) -> Situation:
         z = self._zeros
         z["older_action"], z["last_action"], z["action"] = z["last_action"], z["action"], a.clone()
+        if self.redraw is not None and self.prior is not None:
+            self._change(*self.redraw.due(self.prior, self.sim.steps, self.worlds, self.sim.control_dt))
         self.sim.step(self._command(a, self.ticks * self.sim.control_dt))
         s = self._situation()
-        if self._pass_time is not None:
-            self._pass_time(s)
+        self.task.pass_time(s)
         return s
 
     def _command(self, a: Tensor, time: Tensor) -> np.ndarray:
@@ -235,6 +291,8 @@ class World:
         bits: Any = self._rng.bit_generator.state
         words = [int(bits["state"][k]) >> shift & 0xFFFFFFFFFFFFFFFF for k in ("state", "inc") for shift in (0, 64)]
         out["rng"] = np.array(words, dtype=np.uint64)
+        if self.commands is not None:
+            out["commands"] = self.commands.snapshot()
         out["counters"] = np.array([self._at, self._refills, bits["has_uint32"], bits["uinteger"]])
         return out
 
@@ -255,6 +313,8 @@ class World:
         self.age[:] = torch.from_numpy(np.array(snapshot["age"]))
         self.ticks[:] = torch.from_numpy(np.array(snapshot["ticks"]))
         self._e_row[:], self._e[:] = snapshot["e_row"], snapshot["e"]
+        if self.commands is not None:
+            self.commands.restore(snapshot["commands"])
         words = [int(w) for w in snapshot["rng"]]
         inner = {"state": words[0] | words[1] << 64, "inc": words[2] | words[3] << 64}
         self._at, self._refills, held, word = (int(x) for x in snapshot["counters"])

@@ -1,0 +1,85 @@
+"""What a run was trained for: its robot and its task, ready to be judged."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from surefoot.errors import InputError, choose
+from surefoot.robots import Robot, load
+
+FLIGHTS = ("hover", "track")
+"""Tasks of the quadrotor; every other robot has one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A policy and what it is to be judged at."""
+
+    name: str
+    policy: Any
+    """A surefoot.learn.networks.Policy; `policy.play` makes a function that acts."""
+    robot: Robot
+    task: Any
+    steps: int
+    """Transitions it was trained for."""
+    ranges: dict[str, tuple[float, float]]
+    """Param -> (low, high) that it was trained on, where the run says so."""
+
+    @property
+    def walks(self) -> bool:
+        """Whether the walking criterion applies."""
+        return any(c.__name__ == "Velocity" for c in type(self.task).__mro__)
+
+
+def task_of(robot: str, task: str = "") -> tuple[Robot, Any]:
+    """A robot of the library at the control period its policies are made for, and the task as it is judged.
+
+    Args:
+        robot: name in the library.
+        task: "hover" or "track" for crazyflie; "" is the robot's first one.
+    """
+    from surefoot.learn.presets import PRESETS, settings
+    from surefoot.learn.walking import LESSONS
+    from surefoot.tasks import hop, hover, reach, swing_up
+
+    if robot in LESSONS and task in ("", "velocity"):
+        from surefoot.evaluate.walking import walking
+
+        return load(robot), walking(LESSONS[robot].task)
+    makers: dict[str, dict[str, Any]] = {
+        "cartpole": {"swing_up": swing_up.cartpole},
+        "qube": {"swing_up": swing_up.qube},
+        "double_pendulum": {"swing_up": swing_up.double_pendulum},
+        "crazyflie": {"hover": hover.Hover, "track": hover.Track},
+        "hopper": {"hop": hop.Hop},
+        "so101": {"reach": reach.Reach},
+    }
+    own = makers[choose(robot, [name for name in makers if name in PRESETS], "a robot with a task that can be judged")]
+    chosen = choose(task or next(iter(own)), own, f"a task of {robot} that can be judged")
+    return settings(robot).robot(load(robot)), own[chosen]()
+
+
+def candidate(folder: str | Path, name: str = "") -> Candidate:
+    """The policy in a run's folder, with the robot and the task that its config.json names."""
+    from surefoot.learn import load_run
+
+    run = load_run(folder)
+    about = run.config.get("about", {})
+    if "robot" not in about:
+        raise InputError(f"{folder} does not say which robot it is of: was it made by `surefoot train`?")
+    robot, task = task_of(about["robot"], about.get("task", ""))
+    ranges = {k: (float(v[0]), float(v[1])) for k, v in about.get("ranges", {}).items()}
+    label = name or Path(folder).resolve().name
+    return Candidate(name=label, policy=run.policy, robot=robot, task=task, steps=run.steps, ranges=ranges)
+
+
+def same_task(candidates: list[Candidate]) -> Candidate:
+    """The first of the candidates; refuses others of another robot or task, and two of one name."""
+    first = candidates[0]
+    for other in candidates[1:]:
+        if other.robot.name != first.robot.name or type(other.task) is not type(first.task):
+            raise InputError(
+                f"{other.name} is of {other.robot.name} and {type(other.task).__name__}, {first.name} of {first.robot.name} and "
+                f"{type(first.task).__name__}: compare runs of one robot and one task"
+            )
+    return first

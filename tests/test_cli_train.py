@@ -1,0 +1,47 @@
+"""`surefoot train`: its options reach the training."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from surefoot import cli
+from surefoot.randomize import Widening
+
+
+@pytest.fixture
+def taught(monkeypatch):
+    calls = []
+
+    def teach(sim, lesson, **options):
+        calls.append(options | {"params": sim.params})
+        return SimpleNamespace(steps=0, stopped="steps")
+
+    monkeypatch.setattr("surefoot.learn.walking.teach", teach)
+    return calls
+
+
+def test_the_schedule_and_the_redraws_are_those_asked_for(taught, tmp_path, capsys):
+    words = ["--run", str(tmp_path), "--randomize", "widening", "--redraw", "push", "command_delay"]
+    assert cli.run(["train", "go2", *words, "--redraw-every", "2.5", "--seed", "4"]) == 0
+    (call,) = taught
+    assert isinstance(call["randomize"], Widening)
+    assert call["e"] == call["randomize"].prior
+    assert (call["redraw"].names, call["redraw"].interval, call["redraw"].seed) == (("push", "command_delay"), 2.5, 4)
+    assert call["randomize"].settle == 256
+
+
+def test_without_options_p_of_e_is_fixed_and_none_is_one_point(taught, tmp_path):
+    assert cli.run(["train", "go2", "--run", str(tmp_path)]) == 0
+    assert cli.run(["train", "go2", "--run", str(tmp_path), "--randomize", "none"]) == 0
+    plain, none = taught
+    assert plain["e"] == plain["params"].prior()
+    assert plain["redraw"] is None
+    values = none["params"].flatten(none["e"].sample(2, 0))
+    assert (values == none["params"].nominal).all()
+
+
+def test_unknown_schedules_and_rough_ground_with_one_are_refused(tmp_path, capsys):
+    assert cli.run(["train", "go2", "--run", str(tmp_path), "--randomize", "wide"]) == 2
+    assert "widening" in capsys.readouterr().err
+    assert cli.run(["train", "go2", "--run", str(tmp_path), "--rough", "--randomize", "cvar"]) == 2
+    assert "rough ground has a schedule of its own" in capsys.readouterr().err
