@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from surefoot import cli
+from surefoot.learn.walking import LESSONS
 from surefoot.randomize import Widening
 
 
@@ -27,7 +28,7 @@ def test_the_schedule_and_the_redraws_are_those_asked_for(taught, tmp_path, caps
     assert isinstance(call["randomize"], Widening)
     assert call["e"] == call["randomize"].prior
     assert (call["redraw"].names, call["redraw"].interval, call["redraw"].seed) == (("push", "command_delay"), 2.5, 4)
-    assert call["randomize"].settle == 256
+    assert call["randomize"].settle == LESSONS["go2"].worlds
 
 
 def test_without_options_p_of_e_is_fixed_and_none_is_one_point(taught, tmp_path):

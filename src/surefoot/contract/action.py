@@ -1,5 +1,6 @@
 """From the policy's output to what the motors are told, and back."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,13 @@ from surefoot.errors import InputError
 
 
 def _row(values: Any, like: Any) -> Any:
-    """Numbers as an array of the library, type and device of `like`, (k,)."""
-    xp = array_namespace(like)
-    return xp.asarray(np.asarray(values), dtype=like.dtype, device=device(like))
+    """Numbers as an array of the library, type and device of `like`, (k,); not to be written to."""
+    return _made(values, array_namespace(like), like.dtype, device(like))
+
+
+@lru_cache(maxsize=256)
+def _made(values: Any, xp: Any, dtype: Any, where: Any) -> Any:
+    return xp.asarray(np.asarray(values), dtype=dtype, device=where)
 
 
 def _check(contract: Contract, value: Any, names: tuple[str, ...], what: str) -> None:
@@ -53,7 +58,7 @@ def action(contract: Contract, a: Any, time: Any = None) -> Any:
         target = xp.minimum(xp.maximum(target, _row(terms.limits[0], a)), _row(terms.limits[1], a))
     if terms.joints == contract.joints:
         return target
-    rest = contract.pose if terms.kind == "joint_pos_target" else np.zeros(len(contract.joints))
+    rest = contract.pose if terms.kind == "joint_pos_target" else (0.0,) * len(contract.joints)
     whole = xp.zeros((*a.shape[:-1], len(contract.joints)), dtype=a.dtype, device=device(a)) + _row(rest, a)
     whole[..., [contract.joints.index(joint) for joint in terms.joints]] = target
     return whole

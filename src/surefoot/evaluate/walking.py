@@ -19,7 +19,7 @@ SURVIVAL, SPEED_ERROR, TURN_ERROR, DUTY = 0.95, 0.15, 0.2, (0.3, 0.8)
 MEASURES = {
     "turn": lambda s, command: np.abs(s.truth["gyro"].numpy()[:, 2] - command[:, 2]),
     "speed": lambda s, command: np.linalg.norm(s.truth["velocity"].numpy()[:, :2] - command[:, :2], axis=1),
-    "power": lambda s, command: s.truth["power"].numpy(),
+    "power": lambda s, command: (s.truth["torque"] * s.dq.float()).abs().sum(1).numpy(),
     "contact": lambda s, command: s.truth["contact"].numpy(),
 }
 """What the criterion needs beside what every task is judged by."""

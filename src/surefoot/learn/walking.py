@@ -32,7 +32,11 @@ class Lesson:
 
 
 LESSONS = {
-    "go2": Lesson(task=Velocity(), ppo=PPO(entropy=0.001, std=0.6, gamma=0.98, minibatches=8)),
+    "go2": Lesson(
+        task=Velocity(fall_cost=3.0),
+        ppo=PPO(entropy=0.001, std=0.6, gamma=0.97, horizon=16, minibatches=8, both_sides=False),
+        worlds=512,
+    ),
     "g1": Lesson(
         task=Velocity(
             forward=(0.0, 0.7),

@@ -56,18 +56,26 @@ class CommandLine:
         share = (share * xp.astype(share >= 1e-9, share.dtype))[..., None]
         index = -xp.astype(first, xp.int64)
         deepest = self.history.shape[1] - 1
-        self._plan = (xp.clip(index, 0, deepest), xp.clip(index - 1, 0, deepest), share)
+        first = self._rows * (deepest + 1)  # of each world's commands in the flattened history
+        older, newer = (xp.reshape(first + xp.clip(age, 0, deepest), (-1,)) for age in (index, index - 1))
+        self._plan = (older, newer, share)
 
     def deliver(self, u: Array) -> Array:
         """Take u (worlds, width) for this control period; return what the motors get, (worlds, substeps, width)."""
+        xp = self.xp
         for age in range(self.history.shape[1] - 1, 0, -1):
             self.history[:, age] = self.history[:, age - 1]
         self.history[:, 0] = u
         if self._plan is None:
-            return self.xp.broadcast_to(u[:, None], (u.shape[0], self.substeps, u.shape[1]))
+            return xp.broadcast_to(u[:, None], (u.shape[0], self.substeps, u.shape[1]))
         older, newer, share = self._plan
-        a = self.history[self._rows, older]
-        return a + share * (self.history[self._rows, newer] - a)
+        past = xp.reshape(self.history, (-1, u.shape[1]))
+        shape = (u.shape[0], self.substeps, u.shape[1])
+        a, b = (xp.reshape(xp.take(past, index, axis=0), shape) for index in (older, newer))
+        b -= a
+        b *= share
+        a += b
+        return a
 
     def slew(self, control: Array, limit: Array, columns: Array) -> Array:
         """Follow `control` no faster than `limit` (worlds, width) [1/s] in the given columns; means over substeps."""

@@ -4,6 +4,7 @@ An engine owns the numbers of the physics and nothing else: fields of the model 
 knows no Params, no sensors and no robot, so that another engine (CUDA, PhysX) can take its place under `Sim`.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 
 import mujoco
@@ -37,6 +38,8 @@ class CpuEngine:
         self.qpos, self.qvel, self.act, self.time = bind("qpos"), bind("qvel"), bind("act"), bind("time")
         self.qfrc_applied, self.xfrc_applied = bind("qfrc_applied"), bind("xfrc_applied")
         self.ctrl = bind("ctrl")
+        self.busy = 0.0
+        """Seconds spent in `advance`, for benchmarks."""
         self.watch("sensordata", "actuator_force")
 
     @staticmethod
@@ -131,10 +134,12 @@ class CpuEngine:
         for name in record:
             if name not in out:
                 out[name] = np.zeros((len(control), n, *self.batch.bind(name).shape[1:]))
+        begin = time.perf_counter()
         try:
             out = self.batch.rollout(n, control, record=record, ids=ids, out=out)
         except SimulationError as error:
             self.batch.warning[error.ids, BAD[0], 1] += 1
+        self.busy += time.perf_counter() - begin
         if ids is None and into is None:
             self._buffers[key] = out  # type: ignore[assignment]
         return out  # type: ignore[return-value]

@@ -15,7 +15,7 @@ repeats the last, and between two samples the reading stays, noise and all. Ever
 own library, NumPy or torch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,12 @@ from surefoot.sim.terrain import ground_under
 
 Array = Any
 Readings = dict[str, Array]
+CHANNELS = {
+    "encoder": ("joint_pos", "joint_vel"), "imu": ("gyro", "accel", "quat", "gravity"), "foot_force": ("foot_force",),
+    "wrench": ("wrench",), "motor_torque": ("joint_torque",), "position": ("base_pos", "base_vel_world"),
+    "height_scan": ("height_scan",),
+}  # fmt: skip
+"""What each kind of sensor delivers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +223,7 @@ class Sensors:
             dq = dq + t["velocity_noise"] * self.noise.normal("velocity", step, q.shape[-1])
         return {"joint_pos": q, "joint_vel": dq}
 
-    def imu(self, view: View, step: int, noisy: bool) -> Readings:
+    def imu(self, view: View, step: int, noisy: bool, only: Collection[str] | None = None) -> Readings:
         """gyro, accel, quat and gravity, each (worlds, 3 or 4)."""
         if self.gyro is not None:
             rates = view.sensordata[..., self.gyro : self.gyro + 3] @ self.site.T
@@ -225,7 +231,7 @@ class Sensors:
             assert self.base_v is not None
             rates = self._copy(view.qvel[..., self.base_v + 3 : self.base_v + 6])
         out = {"gyro": self._triad("gyro", rates, step, noisy)}
-        if self.accel is not None:
+        if self.accel is not None and (only is None or "accel" in only):
             force = self._copy(view.sensordata[..., self.accel : self.accel + 3])
             out["accel"] = self._triad("accel", force, step, noisy)
         quat = self.attitude(view)
@@ -347,9 +353,14 @@ class Sensors:
         "height_scan": scan,
     }  # fmt: skip
 
-    def deliver(self, number: int, view: View, step: int, noisy: bool) -> Readings:
+    def gives(self, number: int, only: Collection[str]) -> bool:
+        """Whether sensor `number` has a channel among `only`."""
+        return any(name in only for name in CHANNELS[self.robot.sensors[number].kind])
+
+    def deliver(self, number: int, view: View, step: int, noisy: bool, only: Collection[str] | None = None) -> Readings:
         """Readings of sensor `number` from the state it sampled; where nothing new came, the last ones again."""
-        out = self.PARTS[self.robot.sensors[number].kind](self, view, step, noisy)
+        kind = self.robot.sensors[number].kind
+        out = self.imu(view, step, noisy, only) if kind == "imu" else self.PARTS[kind](self, view, step, noisy)
         if not (self.active["sensor_dropout"] or self.active["sensor_period"]):
             return out
         stays = self._stays(number, step, noisy)

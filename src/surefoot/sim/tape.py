@@ -4,7 +4,7 @@ A reading of age a is the state at t - a, linear between the two substeps around
 forces) belong to the substep that ended there. Arrays are those of the engine's own library, NumPy or torch.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -17,6 +17,24 @@ if TYPE_CHECKING:
 
 Array = Any
 AGES = ("sensor_delay", "sensor_jitter", "sensor_period")
+
+
+class _Past:
+    """A View of earlier instants; each record is looked up when it is first read, and not after the tape has moved on."""
+
+    def __init__(self, ring: dict[str, Array], near: Array, far: Array, share: Array):
+        self._ring, self._near, self._far, self._share = ring, near, far, share
+
+    def __getattr__(self, name: str) -> Array:
+        ring = self._ring[name]
+        xp = array_namespace(ring)
+        flat = xp.reshape(ring, (-1, ring.shape[-1]))
+        now, before = xp.take(flat, self._near, axis=0), xp.take(flat, self._far, axis=0)
+        before -= now
+        before *= self._share
+        now += before
+        setattr(self, name, now)
+        return now
 
 
 class Tape:
@@ -95,15 +113,7 @@ class Tape:
         for k in (near, near - 1):
             block = (k // self.substeps) % self.blocks
             slots.append((block * self.sim.worlds + self._rows) * self.substeps + k % self.substeps)
-        found = {}
-        for name, ring in self.ring.items():
-            flat = xp.reshape(ring, (self.blocks * self.sim.worlds * self.substeps, ring.shape[-1]))
-            now, before = xp.take(flat, slots[0], axis=0), xp.take(flat, slots[1], axis=0)
-            before -= now
-            before *= share
-            now += before
-            found[name] = now
-        return View(**found)
+        return cast("View", _Past(self.ring, slots[0], slots[1], share))
 
     def arrays(self) -> dict[str, Array]:
         """The tape's memory, for snapshots."""

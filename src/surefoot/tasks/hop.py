@@ -98,7 +98,7 @@ class Hop:
         """Speed, height, pitch, and where the foot is from the hip."""
         q, dq, f = s.q.float(), s.dq.float(), s.facts
         x, z, pitch = q[:, f["boom"]].unbind(1)
-        foot = over(s.sim.engine.derived("geom_xpos"))[:, f["foot"]].float()
+        foot = s.live("geom_xpos")[:, f["foot"]].float()
         return {
             "angles": q[:, f["seen"]],
             "speeds": dq,

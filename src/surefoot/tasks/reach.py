@@ -114,7 +114,7 @@ class Reach:
 
     def truth(self, s: Situation) -> dict[str, Tensor]:
         """The tip from the point."""
-        miss = over(s.sim.engine.derived("site_xpos"))[:, s.facts["tip"]].float() - s.command
+        miss = s.live("site_xpos")[:, s.facts["tip"]].float() - s.command
         return {"miss": miss, "distance": miss.norm(dim=1), "angles": s.q.float(), "speeds": s.dq.float()}
 
     def privileged(self, s: Situation) -> dict[str, np.ndarray]:

@@ -29,6 +29,15 @@ class Situation:
     """What the task's `facts` found about the robot, once and for all."""
     truth: dict[str, Tensor] = field(default_factory=dict)
     """What the task's `truth` found, once a step."""
+    views: dict[str, Tensor] = field(default_factory=dict)
+    """Tensors over the engine's memory that were asked for already; see `live`."""
+
+    def live(self, name: str) -> Tensor:
+        """A tensor over the engine's own memory of a state ("qpos", "qvel") or a derived quantity, (worlds, ...)."""
+        if name not in self.views:
+            engine = self.sim.engine
+            self.views[name] = over(getattr(engine, name) if name in ("qpos", "qvel") else engine.derived(name))
+        return self.views[name]
 
 
 class Task(Protocol):

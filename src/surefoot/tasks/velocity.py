@@ -22,7 +22,7 @@ from surefoot.robots import scan_points
 from surefoot.sim import Sim
 from surefoot.sim.terrain import ground_under
 from surefoot.tasks.gait import legs, lift
-from surefoot.tasks.task import Situation, over
+from surefoot.tasks.task import Situation
 
 PRIVILEGED = {
     "true_velocity": ("vx", "vy", "vz", "wx", "wy", "wz"),
@@ -35,6 +35,33 @@ SCATTER, EDGE = 1.5, 1.0
 """Robots start this far from the middle of uneven ground [m], and turn back as far from its edge [m]."""
 TELLING, SLACK = 2.0, 0.15
 """Shortest episode [s] that can say whether a command was followed, and error of the mean velocity [m/s] that is always allowed."""
+WEIGHTS = {
+    "track_velocity": 1.2, "track_turning": 0.6, "gait": 1.5, "vertical": -1.0, "roll_pitch": -0.03, "tilt": -2.0,
+    "height": -10.0, "torque": -1e-4, "hips": -0.3, "pose": -0.03, "action_rate": -0.005, "action_jerk": -0.002,
+}  # fmt: skip
+"""Of the reward's terms, per second."""
+
+
+def _quadratic() -> Tensor:
+    """(16, 7): from the products of a unit quaternion's entries to world z in the body (3) and, row by row, to the matrix that
+    turns a level velocity into along and across the heading, times the heading's length (4)."""
+    m = torch.zeros(4, 4, 7)
+    w, x, y, z = range(4)
+    for column, parts in enumerate([
+        {(x, z): 2.0, (w, y): -2.0},
+        {(y, z): 2.0, (w, x): 2.0},
+        {(w, w): 1.0, (x, x): -1.0, (y, y): -1.0, (z, z): 1.0},
+        {(w, w): 1.0, (x, x): 1.0, (y, y): -1.0, (z, z): -1.0},
+        {(x, y): 2.0, (w, z): 2.0},
+        {(x, y): -2.0, (w, z): -2.0},
+        {(w, w): 1.0, (x, x): 1.0, (y, y): -1.0, (z, z): -1.0},
+    ]):  # fmt: skip
+        for (i, j), value in parts.items():
+            m[i, j, column] = value
+    return m.flatten(0, 1)
+
+
+QUADRATIC = _quadratic()
 LOADED, TOUCHING = 1.0, 0.001
 """A foot is on the ground when it carries more than this [N], or is no higher than this [m] where it has no force sensor."""
 
@@ -63,6 +90,8 @@ class Velocity:
     """Share of the open-loop step that is added to the joint targets; 0 leaves all of the gait to the policy."""
     gait: tuple[float, ...] = (0.5, 0.0, 0.0, 0.5)
     """Phase of each leg in the order of robot.feet: a trot for FR, FL, RR, RL; (0, 0.5) for two legs."""
+    fall_cost: float = 1.0
+    """What a fall takes from the reward."""
     held: tuple[str, ...] = ()
     """Joints whose names hold one of these words stay at the default pose by their own PD: neither seen nor moved."""
     stance: float = 0.93
@@ -198,16 +227,15 @@ class Velocity:
         q, v = sim.sensors.base_q, sim.sensors.base_v
         assert q is not None
         assert v is not None
-        qpos, qvel = over(sim.engine.qpos)[:, q : q + 7].float(), over(sim.engine.qvel)[:, v : v + 6].float()
-        w, x, y, z = qpos[:, 3:].unbind(1)
-        up = torch.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], 1)  # world z in the body
-        heading = torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z)], 1)
-        heading = heading / heading.norm(dim=1, keepdim=True).clamp(min=1e-6)
+        qpos, qvel = s.live("qpos")[:, q : q + 7].float(), s.live("qvel")[:, v : v + 6].float()
+        quat = qpos[:, 3:]
+        turned = (quat[:, :, None] * quat[:, None, :]).flatten(1) @ QUADRATIC
+        up, to_heading = turned[:, :3], turned[:, 3:].view(-1, 2, 2)
+        size = to_heading[:, 0].norm(dim=1, keepdim=True).clamp(min=1e-6)
         vel = qvel[:, :3]
-        along = vel[:, 0] * heading[:, 0] + vel[:, 1] * heading[:, 1]
-        across = vel[:, 1] * heading[:, 0] - vel[:, 0] * heading[:, 1]
-        tau = over(sim.engine.derived("actuator_force")).float()
-        feet = over(sim.engine.derived("geom_xpos"))[:, f["feet"], 2].float() - f["radius"]
+        level = (to_heading @ vel[:, :2, None])[:, :, 0] / size  # along and across the heading
+        tau = s.live("actuator_force").float()
+        feet = s.live("geom_xpos")[:, f["feet"], 2].float() - f["radius"]
         height, upright = qpos[:, 2], up[:, 2]
         if sim.built.terrain is not None:
             under = np.concatenate(
@@ -216,11 +244,12 @@ class Velocity:
             ground = torch.from_numpy(ground_under(sim.physics, under)).float()
             height, feet = height - ground.mean(1), feet - ground[:, 1:]
         if sim.sensors.active["slope"]:
+            w, x, y, z = quat.unbind(1)
             body = torch.stack([2 * (x * z + w * y), 2 * (y * z - w * x), up[:, 2]], 1)  # the body's z in the world
             upright = -(torch.as_tensor(sim.sensors.down()).float() * body).sum(1)
-        loads = over(sim.engine.derived("sensordata"))[:, f["forces"]].abs()
+        loads = s.live("sensordata")[:, f["forces"]].abs()
         return {
-            "velocity": torch.stack([along, across, vel[:, 2]], 1),
+            "velocity": torch.cat([level, vel[:, 2:]], 1),
             "gyro": qvel[:, 3:],
             "up": up,
             "upright": upright,
@@ -228,7 +257,6 @@ class Velocity:
             "feet": feet,
             "contact": loads > LOADED if len(f["forces"]) == feet.shape[1] else feet < TOUCHING,
             "torque": tau,
-            "power": (tau * s.dq.float()).abs().sum(1),
         }
 
     def privileged(self, s: Situation) -> dict[str, np.ndarray]:
@@ -251,6 +279,7 @@ class Velocity:
     def rewards(self, s: Situation) -> dict[str, Tensor]:
         """Named, weighted terms of one step."""
         t, dt = s.truth, s.sim.control_dt
+        c = {name: weight * dt for name, weight in WEIGHTS.items()}
         linear = (t["velocity"][:, :2] - s.command[:, :2]).square().sum(1)
         yaw = (t["gyro"][:, 2] - s.command[:, 2]).square()
         phase = (s.time / self.period)[:, None] + s.facts["gait"]
@@ -259,26 +288,25 @@ class Velocity:
         feet = len(self.gait) * (t["feet"].clamp(min=0.0) - wanted).square().mean(1)
         pose = (s.q.float() - s.facts["pose"]) * s.facts["moved"]
         step, jerk = s.action - s.last_action, s.action - 2 * s.last_action + s.older_action
-        weighted = {
-            "track_velocity": 1.2 * torch.exp(-linear / 0.25) + 1.2 * torch.exp(-linear / 0.04),
-            "track_turning": 0.6 * torch.exp(-yaw / 0.25) + 0.6 * torch.exp(-yaw / 0.06),
-            "gait": 1.5 * torch.exp(-feet / (2 * 0.04**2)),
-            "vertical": -1.0 * t["velocity"][:, 2].square(),
-            "roll_pitch": -0.03 * t["gyro"][:, :2].square().sum(1),
-            "tilt": -2.0 * t["up"][:, :2].square().sum(1),
-            "height": -10.0 * (t["height"] - self.stance * s.sim.robot.height).square(),
-            "torque": -1e-4 * t["torque"].square().sum(1),
-            "hips": -0.3 * (pose * s.facts["sideways"]).square().sum(1),
-            "pose": -0.03 * pose.square().sum(1),
-            "action_rate": -0.005 * step.square().sum(1),
-            "action_jerk": -0.002 * jerk.square().sum(1),
+        return {
+            "track_velocity": c["track_velocity"] * (torch.exp(-linear / 0.25) + torch.exp(-linear / 0.04)),
+            "track_turning": c["track_turning"] * (torch.exp(-yaw / 0.25) + torch.exp(-yaw / 0.06)),
+            "gait": c["gait"] * torch.exp(-feet / (2 * 0.04**2)),
+            "vertical": c["vertical"] * t["velocity"][:, 2].square(),
+            "roll_pitch": c["roll_pitch"] * t["gyro"][:, :2].square().sum(1),
+            "tilt": c["tilt"] * t["up"][:, :2].square().sum(1),
+            "height": c["height"] * (t["height"] - self.stance * s.sim.robot.height).square(),
+            "torque": c["torque"] * t["torque"].square().sum(1),
+            "hips": c["hips"] * (pose * s.facts["sideways"]).square().sum(1),
+            "pose": c["pose"] * pose.square().sum(1),
+            "action_rate": c["action_rate"] * step.square().sum(1),
+            "action_jerk": c["action_jerk"] * jerk.square().sum(1),
         }
-        return {name: value * dt for name, value in weighted.items()}
 
     def total(self, terms: dict[str, Tensor], fallen: Tensor) -> Tensor:
-        """Never negative while the robot stands, minus one when it falls: falling early is never a way out."""
+        """Never negative while the robot stands, minus `fall_cost` when it falls: falling early is never a way out."""
         total = torch.stack(list(terms.values())).sum(0).clamp(min=0.0)
-        return total - fallen.float()
+        return total - self.fall_cost * fallen.float()
 
     def fallen(self, s: Situation) -> Tensor:
         """The base is low over the ground or tilted against gravity."""
@@ -290,7 +318,7 @@ class Velocity:
         terrain, q = s.sim.built.terrain, s.sim.sensors.base_q
         if terrain is None or q is None:
             return None
-        return (over(s.sim.engine.qpos)[:, q : q + 2].abs() > terrain.extent - EDGE).any(1)
+        return (s.live("qpos")[:, q : q + 2].abs() > terrain.extent - EDGE).any(1)
 
     def success(self, s: Situation, fallen: Tensor) -> Tensor:
         """Survived to the end of the episode, and with `follow` went where it was told; NaN where too little time passed to say."""

@@ -13,9 +13,13 @@ from surefoot.errors import InputError
 from surefoot.params import E, Prior
 from surefoot.sim import Sim
 from surefoot.sim.replay import channel_columns
+from surefoot.sim.sensors import as_slice
 from surefoot.tasks.commands import Commands
 from surefoot.tasks.task import Situation, Task, over
 
+NEVER = 2**62
+TOGETHER = 10
+"""Most steps that an episode may outlast its time limit: then resets come in groups, which cost little more than one."""
 POOL = 2048
 """Draws of e made at once; drawing one world at a time would cost more than its physics."""
 
@@ -90,6 +94,9 @@ class World:
             columns={k: v for k, v in columns.items() if k in known},
         )
         self._limit = round(task.episode / sim.control_dt)
+        self._together = max(n for n in range(1, TOGETHER + 1) if self._limit % n == 0)
+        self._clock = 0
+        """Steps since `reset`: time limits strike only at multiples of `_together`."""
         self._rng = np.random.default_rng([seed, 0x5EED])
         self._pool: E = {}
         self._at = POOL
@@ -106,17 +113,17 @@ class World:
         self.memory = task.remember(sim)
         self.facts = task.facts(sim)
         self._left = getattr(task, "left", None)
-        self._motors = [self.contract.joints.index(name) for name in sim.command_names]
+        self._motors = as_slice([self.contract.joints.index(name) for name in sim.command_names])
         """Columns of the contract's targets that have a motor, in the sim's order."""
         self._idle = self._command(torch.zeros(1, self.actions), torch.zeros(1))
         """What action 0 commands, (1, motors): before an episode it has been commanded for ever."""
         self.age = torch.zeros(sim.worlds, dtype=torch.int64)
         """Steps towards the time limit; `ticks` counts those since the episode began, as the contract's clock does."""
         self.ticks = torch.zeros(sim.worlds, dtype=torch.int64)
-        self._states = {"q": over(sim.engine.qpos), "dq": over(sim.engine.qvel)}
+        self._views = {"qpos": over(sim.engine.qpos), "qvel": over(sim.engine.qvel)}
         self.situation: Situation | None = None
         """What the last step led to, before any reset; for judges."""
-        self._q, self._dq = torch.from_numpy(sim.sensors.q), torch.from_numpy(sim.sensors.dq)
+        self._q, self._dq = as_slice(torch.from_numpy(sim.sensors.q)), as_slice(torch.from_numpy(sim.sensors.dq))
 
     # ---------------------------------------------------------------- e
 
@@ -158,8 +165,9 @@ class World:
         z = self._zeros
         s = Situation(
             sim=self.sim,
-            q=self._states["q"][:, self._q],
-            dq=self._states["dq"][:, self._dq],
+            q=self._views["qpos"][:, self._q],
+            dq=self._views["qvel"][:, self._dq],
+            views=self._views,
             action=z["action"],
             last_action=z["last_action"],
             older_action=z["older_action"],
@@ -196,6 +204,7 @@ class World:
     def reset(self, *, spread: bool = True) -> dict[str, Tensor]:
         """Begin an episode in every world; with `spread` their ages differ, so that they do not all end together."""
         everyone = self.sim.engine.everyone
+        self._clock = 0
         self._begin(everyone)
         if self.prior is None:
             self._e_row[:] = 2 * (self.sim.params.flatten(self.sim.e) - self._low) / self._span - 1
@@ -206,7 +215,8 @@ class World:
         return self.builder.observe(self._readings(s), command=self.command)
 
     def _readings(self, s: Situation) -> dict[str, Tensor]:
-        readings = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self.sim.sense().items()}
+        sensed = self.sim.sense(only=self.builder.sources)
+        readings = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in sensed.items()}
         readings |= {
             name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self.task.privileged(s).items()
         }
@@ -224,7 +234,8 @@ class World:
         reward = self.task.total(terms, fallen)
         self.age += 1
         self.ticks += 1
-        over_time = self.age >= self._limit
+        self._clock += 1
+        over_time = self.age >= (self._limit if self._clock % self._together == 0 else NEVER)
         if self._left is not None and (left := self._left(s)) is not None:
             over_time = over_time | left
         truncated = over_time & ~fallen
@@ -293,7 +304,7 @@ class World:
         out["rng"] = np.array(words, dtype=np.uint64)
         if self.commands is not None:
             out["commands"] = self.commands.snapshot()
-        out["counters"] = np.array([self._at, self._refills, bits["has_uint32"], bits["uinteger"]])
+        out["counters"] = np.array([self._at, self._refills, bits["has_uint32"], bits["uinteger"], self._clock])
         return out
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
@@ -317,5 +328,5 @@ class World:
             self.commands.restore(snapshot["commands"])
         words = [int(w) for w in snapshot["rng"]]
         inner = {"state": words[0] | words[1] << 64, "inc": words[2] | words[3] << 64}
-        self._at, self._refills, held, word = (int(x) for x in snapshot["counters"])
+        self._at, self._refills, held, word, self._clock = (int(x) for x in snapshot["counters"])
         self._rng.bit_generator.state = {"bit_generator": "PCG64", "state": inner, "has_uint32": held, "uinteger": word}
