@@ -67,6 +67,13 @@ BENCHES: dict[str, Bench] = {
         quick_minutes=6.0,
         uses=("seeds",),
     ),
+    "learn-rough": Bench(
+        about="Go2 on steps and slopes, blind and with a height scan, learned by curricula (extra `learn`)",
+        module="surefoot.bench.rough",
+        minutes=45.0,
+        quick_minutes=6.0,
+        uses=("seeds",),
+    ),
     "learn-width": Bench(
         about="how wide to randomize: four widths, randomized against not, the price of robustness (extra `learn`)",
         module="surefoot.bench.width",

@@ -30,6 +30,8 @@ from surefoot.sim import Sim
 from surefoot.tasks import World
 
 JUDGED_WORLDS, SMALL_JUDGED_WORLDS = 512, 256
+GLANCED_WORLDS, PROMISING = 128, 0.95
+"""A glance at few worlds tells whether a judgement is worth its time: it needs this share of what passes."""
 PASSES = 0.9
 """Share of successful episodes that a small task passes with."""
 RATIO = "training / bare physics"
@@ -152,19 +154,24 @@ def walking(name: str, seed: int, request: Request, *, every: int, walks: Callab
     """One training of a legged robot's lesson."""
     robot, lesson = load(name), LESSONS[name]
     sim = Sim(robot, worlds=lesson.worlds, seed=seed)
-    judged = Sim(robot, worlds=JUDGED_WORLDS, seed=999)
+    judged, glanced = (Sim(robot, worlds=n, seed=999) for n in (JUDGED_WORLDS, GLANCED_WORLDS))
     seen: list = []
 
     def evaluate(policy) -> dict[str, float]:
-        seen.append(walk(lesson.task, judged, policy.play(), e=judged.params.prior()))
+        seen.append(walk(lesson.task, glanced, policy.play(), e=glanced.params.prior()))
+        if seen[-1].survival >= PROMISING * SURVIVAL and seen[-1].speed_error <= SPEED_ERROR / PROMISING:
+            seen.append(walk(lesson.task, judged, policy.play(), e=judged.params.prior()))
         request.tell(f"   {name}, seed {seed}: {seen[-1]}")
         return {"passes": float(walks(seen[-1])), "survival": seen[-1].survival, "speed_error": seen[-1].speed_error}
 
     def learn(folder: Path) -> Run:
         return teach(
             sim, lesson, run=folder, seed=seed, evaluate=evaluate, every=every, resume=False,
-            stop=lambda _record: bool(seen) and walks(seen[-1]), say=lambda _line: None,
+            stop=lambda _record: done(), say=lambda _line: None,
         )  # fmt: skip
+
+    def done() -> bool:
+        return bool(seen) and seen[-1].worlds == JUDGED_WORLDS and walks(seen[-1])
 
     def last() -> tuple[bool, dict[str, tuple[float, str]]]:
         w = seen[-1]
@@ -173,7 +180,7 @@ def walking(name: str, seed: int, request: Request, *, every: int, walks: Callab
             "speed error": (w.speed_error, "m/s"),
             "turn error": (w.turn_error, "rad/s"),
         }
-        return walks(w), said
+        return done(), said
 
     return _trial(sim, learn, last)
 

@@ -18,7 +18,9 @@ from surefoot.evaluate.width import Width, width
 from surefoot.learn import train
 from surefoot.learn.presets import settings
 from surefoot.learn.runs import Run
+from surefoot.learn.walking import LESSONS, teach
 from surefoot.params import LogUniform, Param, Params, Point, Prior, Uniform
+from surefoot.robots import load
 from surefoot.sim import Sim
 from surefoot.tasks import World
 
@@ -30,6 +32,8 @@ WIDER, UNSEEN = 1.3, 100
 """How much wider than in training p(e) is, and in how many worlds, when randomized is compared with not."""
 DRAWS, AT_A_DRAW = 4, 64
 """Specialists of the price of robustness, and worlds judged at the e of each."""
+WALKER, WALKER_STEPS = "go2", 2_000_000
+"""Who is trained with and without randomization, and for how many transitions."""
 STEPS = 1_000_000
 """Transitions of every training."""
 
@@ -205,15 +209,16 @@ def verdicts(found: Width, plan: Plan) -> dict[str, tuple[float, str]]:
 
 def unseen(at: Path, seed: int) -> list[Mark]:
     """Trained on p(e) and on the nominal e alone, in worlds from a p(e) that is wider than training."""
-    robot, task = task_of(ROBOT)
-    prior = Sim(robot).params.prior().widen(BROAD)
+    robot, lesson = load(WALKER), replace(LESSONS[WALKER], steps=WALKER_STEPS)
+    prior = Sim(robot).params.prior()
     wider = prior.widen(WIDER)
     players = {}
     for name, e in {"randomized": prior, "not": nominal(prior)}.items():
-        sim = Sim(robot, prior.params, worlds=settings(ROBOT).worlds, threads=PLAN.threads, seed=seed)
-        players[name] = _train(ROBOT, sim, e, at / name, STEPS, seed).policy.play
+        sim = Sim(robot, worlds=lesson.worlds, threads=PLAN.threads, seed=seed)
+        run = teach(sim, lesson, run=at / f"{WALKER}, {name}", seed=seed, e=e, say=lambda _line: None)
+        players[name] = run.policy.play
     judged = Sim(robot, wider.params, worlds=UNSEEN, threads=PLAN.threads)
-    found: Survey = survey(task, judged, players, e=wider, seed=PLAN.seed)
+    found: Survey = survey(lesson.task, judged, players, e=wider, seed=PLAN.seed)
     gain = found.difference("randomized", "not")
     rows = []
     for name in players:
@@ -267,7 +272,7 @@ def summary(found: list[Mark]) -> list[Mark]:
         if not values:
             continue
         where = f"{PLAN.robot}, {PLAN.param} {PLAN.medium[0]:g} .. {PLAN.medium[1]:g}, {PLAN.worlds} worlds a value"
-        about = f"{ROBOT}, {UNSEEN} worlds, p(e) {WIDER} times as wide as in training" if what == MORE else where
+        about = f"{WALKER}, {UNSEEN} worlds, its own p(e) widened {WIDER} times" if what == MORE else where
         said = f"{about}; by seed: {', '.join(f'{v:.3g}' for v in values)}"
         middle = float(np.median(values))
         out.append(Mark(name=what, value=middle, unit=UNITS[what], op=">=", mark=least, reference=said))

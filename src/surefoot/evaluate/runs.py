@@ -1,6 +1,6 @@
 """What a run was trained for: its robot and its task, ready to be judged."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,15 @@ def task_of(robot: str, task: str = "") -> tuple[Robot, Any]:
     return settings(robot).robot(load(robot)), own[chosen]()
 
 
+def _on_rough_ground(robot: str, scan: bool) -> tuple[Robot, Any]:
+    """The robot with its ground among its unknowns, and the task as it is judged."""
+    from surefoot.evaluate.walking import walking
+    from surefoot.learn.walking import rough
+
+    found = rough(load(robot), scan=scan)
+    return replace(found.robot, params=found.params), walking(found.lesson.task)
+
+
 def candidate(folder: str | Path, name: str = "") -> Candidate:
     """The policy in a run's folder, with the robot and the task that its config.json names."""
     from surefoot.learn import load_run
@@ -67,7 +76,10 @@ def candidate(folder: str | Path, name: str = "") -> Candidate:
     about = run.config.get("about", {})
     if "robot" not in about:
         raise InputError(f"{folder} does not say which robot it is of: was it made by `surefoot train`?")
-    robot, task = task_of(about["robot"], about.get("task", ""))
+    if about.get("ground") == "rough":
+        robot, task = _on_rough_ground(about["robot"], bool(about.get("scan")))
+    else:
+        robot, task = task_of(about["robot"], about.get("task", ""))
     ranges = {k: (float(v[0]), float(v[1])) for k, v in about.get("ranges", {}).items()}
     label = name or Path(folder).resolve().name
     return Candidate(name=label, policy=run.policy, robot=robot, task=task, steps=run.steps, ranges=ranges)

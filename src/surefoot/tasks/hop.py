@@ -16,7 +16,7 @@ from surefoot.contract import Action, Contract, Range, Term
 from surefoot.sim import Sim
 from surefoot.tasks import tally
 from surefoot.tasks.agree import agree
-from surefoot.tasks.task import Situation, over
+from surefoot.tasks.task import Situation
 
 FORWARD, UP, PITCH = "root_x", "root_z", "root_pitch"
 """Joints of the boom."""

@@ -16,7 +16,7 @@ from surefoot.contract import Action, Contract, Range, Term
 from surefoot.sim import Sim
 from surefoot.tasks import tally
 from surefoot.tasks.agree import agree
-from surefoot.tasks.task import Situation, over
+from surefoot.tasks.task import Situation
 
 NEAR = 0.03
 """[m] from the point that counts as reached. Encoder biases of ±0.06 rad, which the policy cannot see, put the tip of an arm that does

@@ -44,7 +44,8 @@ WEIGHTS = {
 
 def _quadratic() -> Tensor:
     """(16, 7): from the products of a unit quaternion's entries to world z in the body (3) and, row by row, to the matrix that
-    turns a level velocity into along and across the heading, times the heading's length (4)."""
+    turns a level velocity into along and across the heading, times the heading's length (4).
+    """
     m = torch.zeros(4, 4, 7)
     w, x, y, z = range(4)
     for column, parts in enumerate([
