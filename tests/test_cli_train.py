@@ -46,3 +46,21 @@ def test_unknown_schedules_and_rough_ground_with_one_are_refused(tmp_path, capsy
     assert "widening" in capsys.readouterr().err
     assert cli.run(["train", "go2", "--run", str(tmp_path), "--rough", "--randomize", "cvar"]) == 2
     assert "rough ground has a schedule of its own" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_small_task_is_trained_judged_and_can_be_evaluated(tmp_path, capsys):
+    run = str(tmp_path / "run")
+    assert cli.run(["train", "cartpole", "--run", run, "--steps", "20000", "--every", "10000"]) == 0
+    assert "transitions, ended by steps" in capsys.readouterr().out
+    assert cli.run(["evaluate", run, "--worlds", "16"]) == 0
+    assert "success" in capsys.readouterr().out
+
+
+def test_a_task_that_a_robot_does_not_have_is_refused(tmp_path, capsys):
+    assert cli.run(["train", "go2", "--run", str(tmp_path), "--task", "fly"]) == 2
+    assert "go2 has one task" in capsys.readouterr().err
+    assert cli.run(["train", "crazyflie", "--run", str(tmp_path), "--task", "fly"]) == 2
+    assert "hover" in capsys.readouterr().err
+    assert cli.run(["train", "servo", "--run", str(tmp_path)]) == 2
+    assert "cartpole" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The PPO update: symmetry, weights, the NaN guard, threads, memory."""
 
+from dataclasses import replace
 from queue import SimpleQueue
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from learn_worlds import PointMass, Recall
 from surefoot.errors import InputError
 from surefoot.learn import PPO, Learner, Map, Mirror, Rollout, advantages, minibatches
-from surefoot.learn.minibatches import side_by_side
+from surefoot.learn.minibatches import passes, shown, side_by_side
 from surefoot.learn.networks import log_prob
 
 FLIP = Mirror(
@@ -299,3 +300,21 @@ def test_settings_are_checked_and_survive_json():
         PPO(gamma=1.2)
     with pytest.raises(InputError, match="'polcy' is not an observation group"):
         Learner(PPO(actor=("polcy",)), {"policy": 2}, 1, seed=0)
+
+
+def test_by_turns_every_transition_and_its_image_are_shown_once_in_two_epochs():
+    ppo = PPO(epochs=4, minibatches=3, both_sides=False)
+    n = 50
+    generator = torch.Generator().manual_seed(0)
+    plan = shown(ppo, passes(ppo, n, generator, torch.device("cpu")), n, generator)
+    epochs = [torch.cat([rows for _, rows, _ in plan[3 * k : 3 * k + 3]]) for k in range(4)]
+    for rows in epochs:
+        assert sorted((rows % n).tolist()) == list(range(n))
+    for first, second in ((0, 1), (2, 3)):
+        assert sorted(torch.cat([epochs[first], epochs[second]]).tolist()) == list(range(2 * n))
+    for _, rows, real in plan:
+        assert bool((rows[:real] < n).all())
+        assert bool((rows[real:] >= n).all())
+    both = replace(ppo, both_sides=True)
+    for _, rows, real in shown(both, passes(both, n, generator, torch.device("cpu")), n, generator):
+        assert torch.equal(rows[real:], rows[:real] + n)

@@ -164,3 +164,62 @@ def test_standing_still_survives_but_does_not_walk():
     assert found.speed_error > 0.3
     assert not found.walks
     assert "does not walk" in str(found)
+
+
+def test_held_joints_are_neither_seen_nor_moved_and_stay_at_the_default_pose():
+    task = Velocity(gait=(0.0, 0.5), swing=0.07, held=("shoulder", "elbow", "wrist"))
+    sim = sf.Sim(sf.load("g1"), sf.Params(), worlds=2)
+    world = World(task, sim)
+    contract = world.contract
+    assert len(contract.action.joints) == 15
+    assert contract.joints == sim.robot.joints
+    for term in contract.group("policy").terms:
+        assert not any(word in column for column in term.columns for word in task.held), term.name
+    targets = np.asarray(action(contract, torch.full((2, 15), 0.7), torch.zeros(2)))
+    for joint in set(contract.joints) - set(contract.action.joints):
+        np.testing.assert_allclose(targets[:, contract.joints.index(joint)], sim.robot.pose[joint], atol=1e-6)
+    with pytest.raises(sf.InputError, match="holds every joint of g1"):
+        World(Velocity(gait=(0.0, 0.5), held=("joint",)), sim)
+
+
+def test_true_velocities_are_those_along_and_across_the_heading():
+    sim = sf.Sim(sf.load("go2"), sf.Params(), worlds=64, noise=False)
+    world = World(Velocity(), sim)
+    world.reset()
+    rng = np.random.default_rng(0)
+    quat = rng.normal(size=(64, 4))
+    sim.engine.qpos[:, 3:7] = quat / np.linalg.norm(quat, axis=1, keepdims=True)
+    sim.engine.qvel[:, :6] = rng.normal(size=(64, 6))
+    truth = world._situation().truth
+    for i in range(64):
+        R = np.zeros(9)
+        mujoco.mju_quat2Mat(R, sim.engine.qpos[i, 3:7])
+        R = R.reshape(3, 3)
+        yaw = np.arctan2(R[1, 0], R[0, 0])
+        c, s = np.cos(yaw), np.sin(yaw)
+        v = sim.engine.qvel[i, :3]
+        want = [c * v[0] + s * v[1], c * v[1] - s * v[0], v[2]]
+        np.testing.assert_allclose(truth["velocity"][i].numpy(), want, atol=1e-4)
+        np.testing.assert_allclose(truth["up"][i].numpy(), R[2], atol=1e-5)
+
+
+def test_time_limits_strike_together_and_no_episode_is_cut_short():
+    sim = sf.Sim(sf.load("go2"), sf.Params(), worlds=16, noise=False)
+    world = World(Velocity(episode=1.0, rhythm=0.0, fall_height=0.0, fall_tilt=-2.0), sim, seed=3)
+    world.reset(spread=True)
+    began, lasted, struck = {w: None for w in range(16)}, [], set()
+    for step in range(1, 151):
+        ended = world.step(torch.zeros(16, 12)).ended.tolist()
+        if ended:
+            struck.add(step)
+        for w in ended:
+            if began[w] is not None:
+                lasted.append(step - began[w])
+            began[w] = step
+    assert lasted
+    assert min(lasted) >= 50
+    assert max(lasted) < 60
+    assert all(step % 10 == 0 for step in struck)
+    world.reset(spread=False)
+    ends = [len(world.step(torch.zeros(16, 12)).ended) for _ in range(50)]
+    assert ends == [0] * 49 + [16]

@@ -308,3 +308,20 @@ def test_errors_of_a_sensor_the_robot_lacks_are_refused(kind):
 def test_a_seed_that_cannot_be_a_key_is_refused(tmp_path):
     with pytest.raises(InputError, match="seed=-1 must be"):
         wheel(tmp_path, seed=-1)
+
+
+def test_channels_that_are_asked_for_alone_have_the_same_bits():
+    sims = [Sim(load("go2"), worlds=5, seed=4) for _ in range(2)]
+    e = sims[0].params.prior().sample(5, 1)
+    for sim in sims:
+        sim.apply(e)
+        sim.reset()
+    for k in range(6):
+        for sim in sims:
+            sim.step(sim.rest_command + 0.1 * np.sin(k))
+        whole, part = sims[0].sense(), sims[1].sense(only=("gyro", "joint_vel", "gravity"))
+        assert "accel" not in part
+        assert "foot_force" not in part
+        assert {"gyro", "joint_vel", "gravity"} <= set(part)
+        for name, value in part.items():
+            assert np.array_equal(value, whole[name]), name

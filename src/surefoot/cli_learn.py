@@ -1,7 +1,7 @@
-"""`surefoot train` and `surefoot evaluate`: a walking policy from a robot, and whether it walks."""
+"""`surefoot train` and `surefoot evaluate`: a policy from a robot, and how well it does."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -20,22 +20,25 @@ def train(
     steps: int | None = None,
     seed: int = 0,
     every: int = 200_000,
-    until_walking: bool = True,
+    until_passing: bool = True,
+    task: str = "",
     rough: bool = False,
     scan: bool = False,
     randomize: Literal["fixed", "widening", "adr", "doraemon", "cvar", "none"] = "fixed",
     redraw: tuple[str, ...] = (),
     redraw_every: float = 3.0,
 ) -> int:
-    """Train a legged robot to walk as commanded, with e drawn from its default Params at every reset; resumes.
+    """Train a robot at its task, with e drawn from its default Params at every reset; resumes.
 
     Args:
-        robot: go2 or g1.
+        robot: go2 or g1 walk as commanded, cartpole, qube and double_pendulum swing up, crazyflie hovers, hopper hops, so101 reaches.
         run: folder of the run; a run that was interrupted goes on from its last checkpoint.
         steps: most transitions; the robot's own number when left out.
         seed: of starts, commands, noise, e and networks.
         every: transitions between two judgements.
-        until_walking: stop as soon as it walks (on rough ground: as soon as 75 % of the worlds survive, 90 % with a scan).
+        until_passing: stop as soon as it walks (on rough ground: as soon as 75 % of the worlds survive, 90 % with a scan), or
+            nine of ten episodes succeed.
+        task: where a robot has two: hover or track for crazyflie; its first one when left out.
         rough: on steps up to 8 cm and slopes up to 15 degrees, easy ground and small commands first.
         scan: on rough ground, let the policy see a height scan.
         randomize: how p(e) moves: not at all, wider by success, bound by bound, as wide as success allows, towards the worst
@@ -46,16 +49,23 @@ def train(
     if (rough or scan) and (randomize != "fixed" or redraw):
         raise InputError("rough ground has a schedule of its own: leave out --randomize and --redraw")
     if rough or scan:
-        return _train_rough(robot, run, steps, (seed, every), until_walking, scan)
+        return _train_rough(robot, run, steps, (seed, every), until_passing, scan)
     from dataclasses import replace
 
     from surefoot.evaluate import walk
+    from surefoot.learn.presets import PRESETS
     from surefoot.learn.walking import LESSONS, teach
     from surefoot.randomize import Redraw, schedule
     from surefoot.robots import load
     from surefoot.sim import Sim
 
-    lesson = LESSONS[choose(robot, LESSONS, "a robot with a walking lesson")]
+    again = Redraw(redraw, redraw_every, seed=seed) if redraw else None
+    choose(robot, [*LESSONS, *(name for name in PRESETS if name != "track")], "a robot with a task")
+    if robot not in LESSONS:
+        return _train_small(robot, task, run, steps, (seed, every), until_passing, randomize, again)
+    if task not in ("", "velocity"):
+        raise InputError(f"{robot} has one task, 'velocity', not {task!r}: leave out --task")
+    lesson = LESSONS[robot]
     lesson = replace(lesson, steps=steps or lesson.steps)
     loaded = load(robot)
     sim, judged = Sim(loaded, worlds=lesson.worlds, seed=seed), Sim(loaded, worlds=256, seed=999)
@@ -66,18 +76,60 @@ def train(
         tell(f"\n{found[-1]}")
         return {"survival": found[-1].survival, "speed_error": found[-1].speed_error, "walks": float(found[-1].walks)}
 
-    stop = (lambda _record: bool(found) and found[-1].walks) if until_walking else None
+    stop = (lambda _record: bool(found) and found[-1].walks) if until_passing else None
     moves = schedule(randomize, sim.params.prior(), worlds=lesson.worlds)
     done = teach(
         sim, lesson, run=run, seed=seed, evaluate=evaluate, every=every, stop=stop, say=tell, e=moves.prior, randomize=moves,
-        redraw=Redraw(redraw, redraw_every, seed=seed) if redraw else None,
+        redraw=again,
+    )  # fmt: skip
+    say(f"{done.steps} transitions, ended by {done.stopped or 'interrupt'}: {run}")
+    return 0
+
+
+def _train_small(
+    robot: str,
+    task: str,
+    run: Path,
+    steps: int | None,
+    numbers: tuple[int, int],
+    until_passing: bool,
+    randomize: str,
+    redraw: Any,
+) -> int:
+    """`train` of a robot without legs; `numbers` are the seed and the transitions between two judgements."""
+    from surefoot.evaluate import judge
+    from surefoot.evaluate.runs import task_of
+    from surefoot.learn import train as learn
+    from surefoot.learn.presets import settings
+    from surefoot.randomize import schedule
+    from surefoot.sim import Sim
+    from surefoot.tasks import World
+
+    loaded, judged_task = task_of(robot, task)
+    preset, (seed, every) = settings("track" if task == "track" else robot), numbers
+    sim, judged = Sim(loaded, worlds=preset.worlds, seed=seed), Sim(loaded, worlds=256, seed=999)
+    moves = schedule(randomize, sim.params.prior(), worlds=preset.worlds)
+    found = []
+
+    def evaluate(policy) -> dict[str, float]:
+        found.append(judge(judged_task, judged, policy.play(), e=judged.params.prior().sample(judged.worlds, 999)))
+        tell(f"\n{found[-1]}")
+        return {name: value.value for name, value in found[-1].summary.items() if value.count}
+
+    def passes(_record) -> bool:
+        return bool(found) and found[-1].summary["success"].value >= 0.9
+
+    done = learn(
+        World(preset.task(judged_task), sim, e=moves.prior, seed=seed, redraw=redraw), preset.ppo, run=run,
+        steps=steps or preset.steps, seed=seed, evaluate=evaluate, every=every, stop=passes if until_passing else None, say=tell,
+        randomize=moves, about={"robot": robot, "task": task},
     )  # fmt: skip
     say(f"{done.steps} transitions, ended by {done.stopped or 'interrupt'}: {run}")
     return 0
 
 
 def _train_rough(
-    name: str, run: Path, steps: int | None, numbers: tuple[int, int], until_walking: bool, scan: bool
+    name: str, run: Path, steps: int | None, numbers: tuple[int, int], until_passing: bool, scan: bool
 ) -> int:
     """`train` on rough ground; `numbers` are the seed and the transitions between two judgements."""
     from dataclasses import replace
@@ -100,7 +152,7 @@ def _train_rough(
         tell(f"\n{found[-1]}")
         return {"survival": found[-1].survival, "speed_error": found[-1].speed_error}
 
-    stop = (lambda _record: bool(found) and found[-1].survival >= enough) if until_walking else None
+    stop = (lambda _record: bool(found) and found[-1].survival >= enough) if until_passing else None
     done = teach(
         sim, lesson, run=run, seed=seed, evaluate=evaluate, every=every, stop=stop, say=tell,
         randomize=Levels(sim.params.prior(), names=made.levels), commands=Commands(),

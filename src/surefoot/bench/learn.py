@@ -18,11 +18,11 @@ import numpy as np
 from surefoot.bench.cases import work
 from surefoot.bench.speed import bare_loop, commands
 from surefoot.bench.table import Mark, Request, Result
-from surefoot.evaluate import walk
+from surefoot.evaluate import judge_world, walk
 from surefoot.evaluate.runs import task_of
 from surefoot.evaluate.walking import SPEED_ERROR, SURVIVAL
 from surefoot.learn import train
-from surefoot.learn.presets import judge, settings
+from surefoot.learn.presets import settings
 from surefoot.learn.runs import Run
 from surefoot.learn.walking import LESSONS, teach
 from surefoot.robots import load
@@ -192,20 +192,21 @@ def small(name: str, seed: int, request: Request) -> Trial:
     sim = Sim(robot, worlds=preset.worlds, seed=seed)
     judged = World(task, Sim(robot, worlds=SMALL_JUDGED_WORLDS, seed=999), e=sim.params.prior(), seed=1_000_003)
     world = World(preset.task(task), sim, e=sim.params.prior(), seed=seed)
-    seen: list[dict[str, float]] = []
+    seen: list[float] = []
 
     def evaluate(policy) -> dict[str, float]:
-        seen.append(judge(judged, policy.play()))
-        request.tell(f"   {name}, seed {seed}: {', '.join(f'{k} {v:.3g}' for k, v in seen[-1].items())}")
-        return seen[-1]
+        found = judge_world(judged, policy.play())
+        seen.append(found.summary["success"].value)
+        request.tell(f"   {name}, seed {seed}: {found}")
+        return {"success": seen[-1]}
 
     def learn(folder: Path) -> Run:
         return train(
             world, preset.ppo, run=folder, steps=3 * preset.steps, seed=seed, evaluate=evaluate, every=preset.steps // 20,
-            resume=False, stop=lambda _record: bool(seen) and seen[-1]["success"] >= PASSES, say=lambda _line: None,
+            resume=False, stop=lambda _record: bool(seen) and seen[-1] >= PASSES, say=lambda _line: None,
         )  # fmt: skip
 
-    return _trial(sim, learn, lambda: (seen[-1]["success"] >= PASSES, {"success": (seen[-1]["success"], "1")}))
+    return _trial(sim, learn, lambda: (seen[-1] >= PASSES, {"success": (seen[-1], "1")}))
 
 
 def _trial(

@@ -20,8 +20,9 @@ import numpy as np
 
 from surefoot.bench.cases import work
 from surefoot.bench.table import Mark, Op, Request, Result
+from surefoot.evaluate import judge_world
 from surefoot.learn import train
-from surefoot.learn.presets import judge, settings
+from surefoot.learn.presets import settings
 from surefoot.learn.threads import torch_threads
 from surefoot.params import Params
 from surefoot.robots import load
@@ -161,7 +162,7 @@ def train_ours(seed: int, limit: float, tell: Callable[[str], None]) -> Trial:
     ppo = replace(preset.ppo, hidden=NETWORK, critic_hidden=NETWORK, critic=preset.ppo.actor)
 
     def evaluate(policy) -> dict[str, float]:
-        score = judge(judged, policy.play())["score"]
+        score = float(judge_world(judged, policy.play()).score.mean())
         tell(f"   ours, seed {seed}: return {score:.2f}")
         return {"score": score}
 
@@ -255,7 +256,7 @@ def _watch(name: str, seed: int, limit: float, env: Any, tell: Callable[[str], N
             self.seconds += now - self._since
             self.at, self.done = self.num_timesteps, self.seconds > limit
             if self.at - self._judged >= EVERY["sb3"] or self.done:
-                self._judged, self.score = self.at, judge(judged, self._act)["score"]
+                self._judged, self.score = self.at, float(judge_world(judged, self._act).score.mean())
                 tell(f"   {name}, seed {seed}: {self.at} transitions, {self.seconds:.1f} s, return {self.score:.2f}")
                 self.done |= self.score >= TARGET
             self._since = time.perf_counter()

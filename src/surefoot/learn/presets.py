@@ -1,21 +1,17 @@
-"""Settings for each small task on two cores, and how its episodes are judged.
+"""Settings for each small task on two cores.
 
 preset = settings(task)
 sim = Sim(preset.robot(load("qube")), worlds=preset.worlds)
 run = train(World(preset.task(task), sim, e=sim.params.prior()), preset.ppo, run="runs/qube", steps=preset.steps)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from surefoot.errors import InputError, did_you_mean
 from surefoot.learn.ppo import PPO
 from surefoot.robots import Robot
-from surefoot.tasks import World
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +59,11 @@ QUICK = replace(SMALL, horizon=16, minibatches=4, kl=0.03, rate_bounds=(2e-4, 3e
 PRESETS = {
     "cartpole": Preset(ppo=SMALL, worlds=256, steps=1_000_000, control_dt=0.04, practice={"anywhere": 0.3}),
     "qube": Preset(
-        ppo=replace(QUICK, gamma=0.985), worlds=256, steps=2_000_000, control_dt=0.02, practice={"anywhere": 0.3}
+        ppo=replace(QUICK, gamma=0.985, entropy=0.01),
+        worlds=256,
+        steps=2_000_000,
+        control_dt=0.02,
+        practice={"anywhere": 0.3},
     ),
     "double_pendulum": Preset(
         ppo=replace(QUICK, gamma=0.985), worlds=256, steps=2_000_000, control_dt=0.02, practice={"anywhere": 0.3}
@@ -83,34 +83,3 @@ def settings(robot: str) -> Preset:
     if robot not in PRESETS:
         raise InputError(f"no preset for robot {robot!r} {did_you_mean(robot, PRESETS)}: give PPO(...) yourself")
     return PRESETS[robot]
-
-
-def judge(world: World, act: Callable[[Mapping[str, Tensor], Tensor | None], Tensor]) -> dict[str, float]:
-    """One whole episode in every world; means over the worlds.
-
-    Args:
-        world: one of its own, not the one that is trained in; it is reset.
-        act: a policy without exploration noise, such as `policy.play()`.
-
-    Returns:
-        `success` and `survival` (shares), `score` (return), and `tally` where the task keeps one: what its memory says of
-        the judged part of an episode (share of time upright or near the point, mean speed [m/s], mean distance [m]),
-        0 where the episode ended for real.
-    """
-    observations, ended = world.reset(spread=False), None
-    going = torch.ones(world.worlds, dtype=torch.bool)
-    found = {name: torch.zeros(world.worlds) for name in ("success", "survival", "score", "tally")}
-    while bool(going.any()):
-        if "good" in world.memory:
-            judged = world.memory["judged"]
-            share = torch.where(judged > 0, world.memory["good"] / judged.clamp(min=1e-9), torch.zeros_like(judged))
-            found["tally"] = torch.where(going, share, found["tally"])
-        outcome = world.step(act(observations, ended))
-        observations, ended = outcome.observations, outcome.ended
-        found["score"] += outcome.reward * going
-        found["tally"][outcome.terminated & going] = 0.0
-        found["survival"][outcome.truncated & going] = 1.0
-        first = going[ended]
-        found["success"][ended[first]] = outcome.success[first]
-        going[ended] = False
-    return {name: float(x.mean()) for name, x in found.items()}

@@ -19,6 +19,8 @@ from surefoot.tasks import tally
 from surefoot.tasks.agree import agree
 from surefoot.tasks.task import Situation, over
 
+CRASH = 2.0
+"""What a crash takes from the reward."""
 NEAR = 0.15
 """[m] within which a position counts as held."""
 
@@ -93,7 +95,7 @@ class Hover:
         return _rewards(s)
 
     def total(self, terms: dict[str, Tensor], fallen: Tensor) -> Tensor:
-        """Their sum, never negative, less two on a crash."""
+        """Their sum, never negative, less CRASH on a crash."""
         return _total(terms, fallen)
 
     def fallen(self, s: Situation) -> Tensor:
@@ -190,7 +192,7 @@ class Track:
         return _rewards(s)
 
     def total(self, terms: dict[str, Tensor], fallen: Tensor) -> Tensor:
-        """Their sum, never negative, less two on a crash."""
+        """Their sum, never negative, less CRASH on a crash."""
         return _total(terms, fallen)
 
     def fallen(self, s: Situation) -> Tensor:
@@ -300,7 +302,7 @@ def _rewards(s: Situation) -> dict[str, Tensor]:
 
 
 def _total(terms: dict[str, Tensor], fallen: Tensor) -> Tensor:
-    return torch.stack(list(terms.values())).sum(0).clamp(min=0.0) - 2.0 * fallen.float()
+    return torch.stack(list(terms.values())).sum(0).clamp(min=0.0) - CRASH * fallen.float()
 
 
 def _fallen(s: Situation, farthest: float) -> Tensor:
