@@ -1,6 +1,6 @@
 """Fly a quadrotor: hold a point from any attitude (`Hover`), or follow a moving one (`Track`).
 
-    reward / dt = 1.5 exp(-d / 0.4 m) + exp(-(d / 0.1 m)²) + 0.5 upright  -  speed, spin, heading and changes of command   - 2 on a crash
+    reward / dt = 1.5 exp(-d / 0.4 m) + exp(-(d / 0.1 m)²) + 0.5 upright  -  speed, spin, heading and changes of command   - 4 on a crash
 
 The action is the command of each rotor around the nominal robot's hover. Rotors follow with a lag of several control steps, so the
 policy also sees its last actions. It reads the IMU (the accelerometer tells it thrust over mass, which nobody else does), the attitude, and
@@ -19,7 +19,7 @@ from surefoot.tasks import tally
 from surefoot.tasks.agree import agree
 from surefoot.tasks.task import Situation, over
 
-CRASH = 2.0
+CRASH = 4.0
 """What a crash takes from the reward."""
 NEAR = 0.15
 """[m] within which a position counts as held."""
