@@ -22,14 +22,12 @@ AGES = ("sensor_delay", "sensor_jitter", "sensor_period")
 class _Past:
     """A View of earlier instants; each record is looked up when it is first read, and not after the tape has moved on."""
 
-    def __init__(self, ring: dict[str, Array], near: Array, far: Array, share: Array):
-        self._ring, self._near, self._far, self._share = ring, near, far, share
+    def __init__(self, tape: "Tape", near: Array, far: Array, share: Array):
+        self._tape, self._near, self._far, self._share = tape, near, far, share
 
     def __getattr__(self, name: str) -> Array:
-        ring = self._ring[name]
-        xp = array_namespace(ring)
-        flat = xp.reshape(ring, (-1, ring.shape[-1]))
-        now, before = xp.take(flat, self._near, axis=0), xp.take(flat, self._far, axis=0)
+        flat, take = self._tape.flat[name], self._tape.xp.take
+        now, before = take(flat, self._near, axis=0), take(flat, self._far, axis=0)
         before -= now
         before *= self._share
         now += before
@@ -48,6 +46,8 @@ class Tape:
         own, self.xp = sim.engine.array, array_namespace(sim.engine.qpos)
         shape = (self.blocks, sim.worlds, self.substeps)
         self.ring = {name: own(np.zeros((*shape, width))) for name, width in widths.items()}
+        self.flat = {name: self.xp.reshape(ring, (-1, ring.shape[-1])) for name, ring in self.ring.items()}
+        """The same memory, one row an instant of a world."""
         self.head = np.array(0)  # block of the newest control step
         self._rows = own(np.arange(sim.worlds))
         self._plan: tuple[Array, Array, Array] | None = None  # ages, whole substeps in them, and the rest
@@ -113,7 +113,7 @@ class Tape:
         for k in (near, near - 1):
             block = (k // self.substeps) % self.blocks
             slots.append((block * self.sim.worlds + self._rows) * self.substeps + k % self.substeps)
-        return cast("View", _Past(self.ring, slots[0], slots[1], share))
+        return cast("View", _Past(self, slots[0], slots[1], share))
 
     def arrays(self) -> dict[str, Array]:
         """The tape's memory, for snapshots."""
