@@ -28,7 +28,7 @@ def test_wilsons_interval_is_no_point_at_the_ends():
 
 def test_a_robot_without_a_lesson_and_a_folder_without_a_run_are_named(tmp_path, capsys):
     assert run(["train", "cube", "--run", str(tmp_path / "run")]) == 2
-    assert "'cube' is not a robot with a walking lesson" in capsys.readouterr().err
+    assert "'cube' is not a robot with a task" in capsys.readouterr().err
     assert run(["evaluate", str(tmp_path)]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 

@@ -202,7 +202,7 @@ def small(name: str, seed: int, request: Request) -> Trial:
 
     def learn(folder: Path) -> Run:
         return train(
-            world, preset.ppo, run=folder, steps=3 * preset.steps, seed=seed, evaluate=evaluate, every=preset.steps // 20,
+            world, preset.ppo, run=folder, steps=2 * preset.steps, seed=seed, evaluate=evaluate, every=preset.steps // 20,
             resume=False, stop=lambda _record: bool(seen) and seen[-1] >= PASSES, say=lambda _line: None,
         )  # fmt: skip
 

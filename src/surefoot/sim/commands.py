@@ -69,7 +69,7 @@ class CommandLine:
         if self._plan is None:
             return xp.broadcast_to(u[:, None], (u.shape[0], self.substeps, u.shape[1]))
         older, newer, share = self._plan
-        past = xp.reshape(self.history, (-1, u.shape[1]))
+        past = xp.reshape(self.history, (u.shape[0] * self.history.shape[1], u.shape[1]))
         shape = (u.shape[0], self.substeps, u.shape[1])
         a, b = (xp.reshape(xp.take(past, index, axis=0), shape) for index in (older, newer))
         b -= a

@@ -46,7 +46,8 @@ class Tape:
         own, self.xp = sim.engine.array, array_namespace(sim.engine.qpos)
         shape = (self.blocks, sim.worlds, self.substeps)
         self.ring = {name: own(np.zeros((*shape, width))) for name, width in widths.items()}
-        self.flat = {name: self.xp.reshape(ring, (-1, ring.shape[-1])) for name, ring in self.ring.items()}
+        rows = self.blocks * sim.worlds * self.substeps
+        self.flat = {name: self.xp.reshape(ring, (rows, ring.shape[-1])) for name, ring in self.ring.items()}
         """The same memory, one row an instant of a world."""
         self.head = np.array(0)  # block of the newest control step
         self._rows = own(np.arange(sim.worlds))
