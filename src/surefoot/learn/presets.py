@@ -22,7 +22,7 @@ class Preset:
     worlds: int
     """Worlds stepped side by side."""
     steps: int
-    """Transitions to train for; only cartpole, double pendulum and hopper are known to pass within them."""
+    """Transitions to train for; cartpole, double pendulum and hopper are known to pass within them, hover within twice as many."""
     control_dt: float | None = None
     """Control period [s] where the robot file's, made for recordings, is shorter than learning needs."""
 
