@@ -64,3 +64,18 @@ def test_a_task_that_a_robot_does_not_have_is_refused(tmp_path, capsys):
     assert "hover" in capsys.readouterr().err
     assert cli.run(["train", "servo", "--run", str(tmp_path)]) == 2
     assert "cartpole" in capsys.readouterr().err
+
+
+def test_no_steps_and_a_file_in_place_of_a_folder_are_refused(tmp_path, capsys):
+    assert cli.run(["train", "cartpole", "--run", str(tmp_path / "run"), "--steps", "0"]) == 2
+    assert "must be at least 1" in capsys.readouterr().err
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    assert cli.run(["train", "cartpole", "--run", str(file), "--steps", "10"]) == 2
+    assert "is a file, and a run is a folder" in capsys.readouterr().err
+    assert file.read_text() == "mine"
+
+
+def test_a_video_that_cannot_be_written_is_refused_before_anything_is_judged(tmp_path, capsys):
+    assert cli.run(["evaluate", str(tmp_path), "--video", "walk.gif"]) == 2
+    assert "use .png (animated) or .mp4" in capsys.readouterr().err

@@ -1,10 +1,13 @@
 """The mirror is right: a mirrored robot, with mirrored e, command and start, does the mirrored thing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import surefoot as sf
+from surefoot.contract import Term
 from surefoot.learn import Map, Mirror
 from surefoot.tasks import Velocity, World
 from surefoot.tasks.symmetry import mirrored, other_side
@@ -58,3 +61,12 @@ def test_a_mirrored_quadruped_observes_the_mirrored_motion():
     expected[clock] = policy[0][clock]  # the clock itself runs on; only the legs' phases change places
     np.testing.assert_allclose(policy[1], expected, atol=2e-3)
     assert np.abs(policy[0] - policy[1]).max() > 0.1
+
+
+def test_sines_and_cosines_of_angles_are_refused():
+    sim = sf.Sim(sf.load("go2"), sf.Params(), worlds=1)
+    contract = Velocity().contract(sim)
+    turned = Term(source="joint_pos", columns=sim.robot.joints, turn=True)
+    odd = replace(contract, groups=(replace(contract.group("policy"), terms=(turned,)),))
+    with pytest.raises(sf.InputError, match="sines and cosines"):
+        mirrored(odd, sim)

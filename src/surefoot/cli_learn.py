@@ -60,13 +60,13 @@ def train(
     from surefoot.sim import Sim
 
     again = Redraw(redraw, redraw_every, seed=seed) if redraw else None
-    choose(robot, [*LESSONS, *(name for name in PRESETS if name != "track")], "a robot with a task")
+    choose(robot, [*LESSONS, *PRESETS], "a robot with a task")
     if robot not in LESSONS:
         return _train_small(robot, task, run, steps, (seed, every), until_passing, randomize, again)
     if task not in ("", "velocity"):
         raise InputError(f"{robot} has one task, 'velocity', not {task!r}: leave out --task")
     lesson = LESSONS[robot]
-    lesson = replace(lesson, steps=steps or lesson.steps)
+    lesson = replace(lesson, steps=lesson.steps if steps is None else steps)
     loaded = load(robot)
     sim, judged = Sim(loaded, worlds=lesson.worlds, seed=seed), Sim(loaded, worlds=256, seed=999)
     found = []
@@ -106,7 +106,7 @@ def _train_small(
     from surefoot.tasks import World
 
     loaded, judged_task = task_of(robot, task)
-    preset, (seed, every) = settings("track" if task == "track" else robot), numbers
+    preset, (seed, every) = settings(robot), numbers
     sim, judged = Sim(loaded, worlds=preset.worlds, seed=seed), Sim(loaded, worlds=256, seed=999)
     moves = schedule(randomize, sim.params.prior(), worlds=preset.worlds)
     found = []
@@ -121,7 +121,8 @@ def _train_small(
 
     done = learn(
         World(preset.task(judged_task), sim, e=moves.prior, seed=seed, redraw=redraw), preset.ppo, run=run,
-        steps=steps or preset.steps, seed=seed, evaluate=evaluate, every=every, stop=passes if until_passing else None, say=tell,
+        steps=preset.steps if steps is None else steps, seed=seed, evaluate=evaluate, every=every,
+        stop=passes if until_passing else None, say=tell,
         randomize=moves, about={"robot": robot, "task": task},
     )  # fmt: skip
     say(f"{done.steps} transitions, ended by {done.stopped or 'interrupt'}: {run}")
@@ -142,7 +143,7 @@ def _train_rough(
     from surefoot.tasks import Commands
 
     made, (seed, every) = rough(load(name), scan=scan), numbers
-    lesson = replace(made.lesson, steps=steps or made.lesson.steps)
+    lesson = replace(made.lesson, steps=made.lesson.steps if steps is None else steps)
     sim = Sim(made.robot, made.params, worlds=lesson.worlds, seed=seed)
     judged = Sim(made.robot, made.params, worlds=256, seed=999)
     found, enough = [], 0.9 if scan else 0.75
@@ -192,7 +193,10 @@ def evaluate(
     from surefoot.evaluate import film
     from surefoot.evaluate.command import Question, ask
     from surefoot.evaluate.pages import write_all
+    from surefoot.sim.render import check_video
 
+    if video is not None:
+        check_video(video)
     question = Question(
         runs=tuple(runs), worlds=worlds, seed=seed, grid=tuple(grid), prior=prior, wider=wider, nominal=nominal
     )

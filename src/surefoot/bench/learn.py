@@ -4,7 +4,6 @@ A training is judged in fresh worlds every few transitions and stops when it pas
 physics is a `mujoco.batch.Batch` loop over the same compiled model, timed before and after the training.
 """
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -215,8 +214,7 @@ def _trial(
     """Train in a folder that is thrown away, with bare physics timed on both sides of it."""
     bare, busy = [bare_rate(sim)], sim.engine.busy
     with tempfile.TemporaryDirectory() as folder:
-        run = learn(Path(folder) / "run")
-        records = [json.loads(line) for line in (run.folder / "progress.jsonl").read_text().splitlines()]
+        records = learn(Path(folder) / "run").history()
     busy = sim.engine.busy - busy
     bare.append(bare_rate(sim))
     passed, judged = last()

@@ -7,7 +7,6 @@ environment. It and Gymnasium are in the extra `dev`.
 """
 
 import importlib.util
-import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -174,7 +173,7 @@ def train_ours(seed: int, limit: float, tell: Callable[[str], None]) -> Trial:
             hopper(preset.worlds, seed=seed), ppo, run=Path(folder) / "run", steps=100_000_000, seed=seed, evaluate=evaluate,
             every=EVERY["ours"], stop=stop, resume=False, say=lambda _line: None,
         )  # fmt: skip
-        records = [json.loads(line) for line in (run.folder / "progress.jsonl").read_text().splitlines()]
+        records = run.history()
     score = [r["evaluate/score"] for r in records if "evaluate/score" in r]
     last = records[-1]
     return Trial(

@@ -3,7 +3,6 @@
 A world survives when it does not fall within the time; its first episode alone is judged. Walking to the edge of the ground is no fall.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from surefoot.evaluate.intervals import wilson
+from surefoot.evaluate.judge import Act, judge
+from surefoot.evaluate.walking import walking
 from surefoot.params import E, Prior
 from surefoot.sim import Sim
 
@@ -63,12 +64,11 @@ class RoughWalk:
 def rough_walk(
     task: Any,
     sim: Sim,
-    act: Callable[[Mapping[str, Any], Any], Any],
+    act: Act,
     *,
     e: Prior | None = None,
     seed: int = 1_000_003,
     seconds: float = 10.0,
-    settle: float = 2.0,
 ) -> RoughWalk:
     """Run `act(observations, ended)` of a velocity task in every world of `sim` and see who stays on its feet.
 
@@ -77,27 +77,11 @@ def rough_walk(
         sim: its worlds are used; its Params hold step_height. They are reset.
         act: a policy without exploration noise, such as `policy.play()`.
         e: where the worlds' e is drawn from; None: evenly from all that the sim's Params allow.
-        seed: of starts, commands and e.
+        seed: of starts, commands, noise and e.
         seconds: length of the walk.
-        settle: time at the start in which the speed is not judged [s].
     """
-    from surefoot.tasks import World
-
-    prior = sim.params.prior() if e is None else e
-    world = World(replace(task, episode=seconds + 1.0, standing=0.0, follow=None), sim, e=prior, seed=seed)
-    observations, ended = world.reset(spread=False), None
-    drawn = {name: value.copy() for name, value in sim.e.items()}
-    survived, judged = np.ones(sim.worlds, dtype=bool), np.ones(sim.worlds, dtype=bool)
-    wrong, count = 0.0, 0
-    for step in range(round(seconds / sim.control_dt)):
-        command = world.command.numpy().copy()
-        outcome = world.step(act(observations, ended))
-        observations, ended = outcome.observations, outcome.ended
-        survived &= ~((outcome.terminated | outcome.broken).numpy() & judged)
-        judged[ended.numpy()] = False
-        s = world.situation
-        assert s is not None
-        if step * sim.control_dt >= settle:
-            error = np.linalg.norm(s.truth["velocity"].numpy()[:, :2] - command[:, :2], axis=1)
-            wrong, count = wrong + float(error[judged].sum()), count + int(judged.sum())
-    return RoughWalk(survived=survived, e=drawn, speed_error=wrong / max(count, 1))
+    rows = (sim.params.prior() if e is None else e).sample(sim.worlds, seed)
+    found = judge(replace(walking(task, seconds), follow=None), sim, act, e=rows, seed=seed)
+    judged = found.counts > 0
+    wrong = float((found.error[judged] * found.counts[judged]).sum()) / max(float(found.counts.sum()), 1.0)
+    return RoughWalk(survived=~found.fell, e=found.e, speed_error=wrong)

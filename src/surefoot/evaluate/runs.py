@@ -7,9 +7,6 @@ from typing import Any
 from surefoot.errors import InputError, choose
 from surefoot.robots import Robot, load
 
-FLIGHTS = ("hover", "track")
-"""Tasks of the quadrotor; every other robot has one."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:

@@ -69,13 +69,12 @@ PRESETS = {
         ppo=replace(QUICK, gamma=0.985), worlds=256, steps=2_000_000, control_dt=0.02, practice={"anywhere": 0.3}
     ),
     "crazyflie": Preset(ppo=replace(QUICK, gamma=0.985), worlds=256, steps=1_500_000, control_dt=0.02),
-    "track": Preset(ppo=replace(QUICK, gamma=0.985), worlds=256, steps=1_500_000, control_dt=0.02),
     "hopper": Preset(
         ppo=replace(SMALL, horizon=64, epochs=6, gamma=0.99, rate_bounds=(1e-4, 1e-3)), worlds=128, steps=2_500_000
     ),
     "so101": Preset(ppo=replace(QUICK, gamma=0.95), worlds=256, steps=1_000_000),
 }
-"""By robot; "track" is the crazyflie's second task."""
+"""By robot."""
 
 
 def settings(robot: str) -> Preset:

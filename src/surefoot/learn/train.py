@@ -147,6 +147,10 @@ def train(
     """
     if steps < 1 or every < 1 or threads < 1:
         raise InputError(f"steps, every and threads must be at least 1, given {steps}, {every} and {threads}")
+    if Path(run).exists() and not Path(run).is_dir():
+        raise InputError(
+            f"{run} is a file, and a run is a folder: name one that is new, or that of a run to go on with"
+        )
     training = _Training(
         world, ppo or PPO(), folder=Path(run), seed=seed, randomize=randomize, weigh=weigh, mirror=mirror, about=about
     )

@@ -149,19 +149,23 @@ class Camera:
         return np.array([0.0, 0.0, self.sim.robot.height * 0.7]) if many else at * [1, 1, 0.85]
 
 
+def check_video(path: str | Path) -> None:
+    """Refuse a name whose ending is not of a video that `save_video` writes."""
+    if Path(path).suffix not in (".png", ".apng", ".mp4"):
+        raise InputError(f"'{Path(path).name}' is not a video we write: use .png (animated) or .mp4")
+
+
 def save_video(path: str | Path, frames: list[np.ndarray], *, rate: float) -> Path:
     """Write frames (height, width, 3) uint8 as a video at `rate` [Hz]: .png (animated, any browser), or .mp4 (extra `video`)."""
     path = Path(path)
+    check_video(path)
     if not frames:
         raise InputError("a video needs at least one frame")
-    if path.suffix == ".mp4":
-        with replacing(path) as temporary:
+    with replacing(path) as temporary:
+        if path.suffix == ".mp4":
             _write_mp4(temporary, frames, rate)
-    elif path.suffix in (".png", ".apng"):
-        with replacing(path) as temporary:
+        else:
             temporary.write_bytes(animated_png(frames, rate=rate))
-    else:
-        raise InputError(f"'{path.name}' is not a video we write: use .png (animated) or .mp4")
     return path
 
 

@@ -17,7 +17,7 @@ from surefoot.logs import Channel, Log
 from surefoot.robots import scan_points
 from surefoot.sim.commands import held_mean
 from surefoot.sim.engine import RECORDS
-from surefoot.sim.sensors import View
+from surefoot.sim.sensors import CHANNELS, View
 
 if TYPE_CHECKING:
     from surefoot.sim.sim import Sim
@@ -26,11 +26,14 @@ CHUNK = 64
 """Substeps in one engine call."""
 MEMORY = 256e6
 """[bytes] Most that the records of one group of worlds may take."""
+TRUE_CHANNELS = CHANNELS["position"]
 PARTS = {
-    "joint_pos": "encoder", "joint_vel": "encoder", "gyro": "imu", "accel": "imu", "quat": "imu", "gravity": "imu",
-    "foot_force": "foot_force", "wrench": "wrench", "joint_torque": "motor_torque",
-}  # fmt: skip
-TRUE_CHANNELS = ("base_pos", "base_vel_world")
+    channel: kind
+    for kind, channels in CHANNELS.items()
+    for channel in channels
+    if kind not in ("position", "height_scan")
+}
+"""By channel of a log, the kind of sensor that replay reads it with."""
 
 
 @dataclass(frozen=True, kw_only=True)

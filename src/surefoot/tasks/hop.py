@@ -142,6 +142,10 @@ class Hop:
         t = s.truth
         return (t["height"] < self.fall_height * s.sim.robot.height) | (t["pitch"].abs() > self.fall_pitch)
 
+    def left(self, s: Situation) -> Tensor | None:
+        """Its place has no edge."""
+        return None
+
     def success(self, s: Situation, fallen: Tensor) -> Tensor:
         """On its foot, and the second half's mean speed within 0.2 m/s of the command."""
         miss = (tally.share(s) - s.command[:, 0]).abs()

@@ -26,8 +26,8 @@ NEAR = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hover:
-    """Hold the point (0, 0, height) of the positioning frame, heading along x."""
+class _Flight:
+    """What both tasks share: how an episode starts, what it pays and when it ends."""
 
     episode: float = 5.0  # [s]
     height: float = 1.0  # [m]
@@ -50,6 +50,46 @@ class Hover:
     farthest: float = 1.5
     """[m] from the point beyond which the episode ends."""
 
+    def start(self, sim: Sim, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Tilted, turning and drifting near the middle, the rotors at hover."""
+        return _start(self, sim, len(ids), rng)
+
+    def remember(self, sim: Sim) -> dict[str, Tensor]:
+        """How long the point was held."""
+        return tally.blank(sim.worlds)
+
+    def privileged(self, s: Situation) -> dict[str, np.ndarray]:
+        """The true state and the rotors' speeds for the critic."""
+        return _privileged(s)
+
+    def rewards(self, s: Situation) -> dict[str, Tensor]:
+        """Named, weighted terms of one step."""
+        return _rewards(s)
+
+    def total(self, terms: dict[str, Tensor], fallen: Tensor) -> Tensor:
+        """Their sum, never negative, less CRASH on a crash."""
+        return torch.stack(list(terms.values())).sum(0).clamp(min=0.0) - CRASH * fallen.float()
+
+    def fallen(self, s: Situation) -> Tensor:
+        """On the ground, too far from the point, or turned over."""
+        t = s.truth
+        return (t["height"] < 0.05) | (t["distance"] > self.farthest) | (t["up"] < -0.2)
+
+    def left(self, s: Situation) -> Tensor | None:
+        """The air has no edge."""
+        return None
+
+    def success(self, s: Situation, fallen: Tensor) -> Tensor:
+        """Within 15 cm of the point for 95 % of the time after settling, and still in the air."""
+        share = tally.share(s)
+        held = torch.where(share.isnan(), share, (share >= 0.95).float())
+        return torch.where(fallen, torch.zeros_like(share), held)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hover(_Flight):
+    """Hold the point (0, 0, height) of the positioning frame, heading along x."""
+
     commands: tuple[str, ...] = ()
 
     # ---------------------------------------------------------------- what is seen and done
@@ -62,14 +102,6 @@ class Hover:
         """None."""
         return np.zeros((count, 0))
 
-    def start(self, sim: Sim, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Tilted, turning and drifting near the point, the rotors at hover."""
-        return _start(self, sim, len(ids), rng)
-
-    def remember(self, sim: Sim) -> dict[str, Tensor]:
-        """How long the point was held."""
-        return tally.blank(sim.worlds)
-
     # ---------------------------------------------------------------- what is true
 
     def facts(self, sim: Sim) -> dict[str, Tensor]:
@@ -80,43 +112,19 @@ class Hover:
         """Position from the point, velocity from the point's own, attitude and rates."""
         return _truth(s, s.facts["target"], torch.zeros(3))
 
-    def privileged(self, s: Situation) -> dict[str, np.ndarray]:
-        """The true state and the rotors' speeds for the critic."""
-        return _privileged(s)
-
     def pass_time(self, s: Situation) -> None:
         """Count the steps near the point."""
         tally.note(s, s.truth["distance"] < NEAR, self.settle)
 
-    # ---------------------------------------------------------------- what is good
-
-    def rewards(self, s: Situation) -> dict[str, Tensor]:
-        """Named, weighted terms of one step."""
-        return _rewards(s)
-
-    def total(self, terms: dict[str, Tensor], fallen: Tensor) -> Tensor:
-        """Their sum, never negative, less CRASH on a crash."""
-        return _total(terms, fallen)
-
-    def fallen(self, s: Situation) -> Tensor:
-        """On the ground, too far from the point, or turned over."""
-        return _fallen(s, self.farthest)
-
-    def success(self, s: Situation, fallen: Tensor) -> Tensor:
-        """Within 15 cm for 95 % of the time after settling, and still in the air."""
-        return _success(s, fallen)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Track:
+class Track(_Flight):
     """Follow a point on a horizontal ellipse that rises and sinks; its position and velocity are the command.
 
     p'' = -ω² (p - centre)      drawn anew with each episode: size, direction and phase
     """
 
     episode: float = 8.0  # [s]
-    height: float = 1.0
-    """Of the middle of the path [m]."""
     period: float = 6.0
     """Of one round [s]."""
     size: tuple[float, float, float] = (0.6, 0.6, 0.2)
@@ -126,10 +134,6 @@ class Track:
     spin: float = 0.5
     away: float = 0.1
     speed: float = 0.3
-    settle: float = 2.0
-    memory: int = 4
-    scale: float = 0.2
-    farthest: float = 1.5
 
     commands: tuple[str, ...] = ("x", "y", "z", "vx", "vy", "vz")
 
@@ -155,14 +159,6 @@ class Track:
         place = radius * np.cos(phase) + np.array([0.0, 0.0, self.height])
         return np.concatenate([place, -omega * radius * np.sin(phase)], axis=1)
 
-    def start(self, sim: Sim, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """In the middle of the path, nearly level, the rotors at hover."""
-        return _start(self, sim, len(ids), rng)
-
-    def remember(self, sim: Sim) -> dict[str, Tensor]:
-        """How long the point was followed."""
-        return tally.blank(sim.worlds)
-
     def facts(self, sim: Sim) -> dict[str, Tensor]:
         """Exact motion of the point over one control step: p ← c p + (sin / ω) v, v ← c v - (ω sin) p about the middle."""
         omega = 2 * np.pi / self.period
@@ -176,10 +172,6 @@ class Track:
         """As Hover's, relative to the point."""
         return _truth(s, s.command[:, :3], s.command[:, 3:])
 
-    def privileged(self, s: Situation) -> dict[str, np.ndarray]:
-        """The true state and the rotors' speeds for the critic."""
-        return _privileged(s)
-
     def pass_time(self, s: Situation) -> None:
         """Move the point on by one control step; count the steps near it."""
         tally.note(s, s.truth["distance"] < NEAR, self.settle)
@@ -187,27 +179,11 @@ class Track:
         s.command[:, :3] = motion[..., 0] + s.facts["middle"]
         s.command[:, 3:] = motion[..., 1]
 
-    def rewards(self, s: Situation) -> dict[str, Tensor]:
-        """As Hover's."""
-        return _rewards(s)
-
-    def total(self, terms: dict[str, Tensor], fallen: Tensor) -> Tensor:
-        """Their sum, never negative, less CRASH on a crash."""
-        return _total(terms, fallen)
-
-    def fallen(self, s: Situation) -> Tensor:
-        """On the ground, too far from the point, or turned over."""
-        return _fallen(s, self.farthest)
-
-    def success(self, s: Situation, fallen: Tensor) -> Tensor:
-        """Within 15 cm of the point for 95 % of the time after settling, and still in the air."""
-        return _success(s, fallen)
-
 
 # -------------------------------------------------------------------- what both share
 
 
-def _contract(task: Hover | Track, sim: Sim, where: tuple[Term, ...], commands: tuple[Range, ...]) -> Contract:
+def _contract(task: _Flight, sim: Sim, where: tuple[Term, ...], commands: tuple[Range, ...]) -> Contract:
     """Rotors around hover; gyro, attitude, velocity and `where`; the last actions as history."""
     rotors = sim.command_names
     motors = {a.name: a for a in sim.robot.actuators}
@@ -237,7 +213,7 @@ def _contract(task: Hover | Track, sim: Sim, where: tuple[Term, ...], commands: 
     )
 
 
-def _start(task: Hover | Track, sim: Sim, k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _start(task: _Flight, sim: Sim, k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     base, v = sim.sensors.base_q, sim.sensors.base_v
     assert base is not None
     assert v is not None
@@ -299,18 +275,3 @@ def _rewards(s: Situation) -> dict[str, Tensor]:
         "change": -0.01 * (s.action - s.last_action).square().sum(1).clamp(max=20.0),
     }
     return {name: value * dt for name, value in weighted.items()}
-
-
-def _total(terms: dict[str, Tensor], fallen: Tensor) -> Tensor:
-    return torch.stack(list(terms.values())).sum(0).clamp(min=0.0) - CRASH * fallen.float()
-
-
-def _fallen(s: Situation, farthest: float) -> Tensor:
-    t = s.truth
-    return (t["height"] < 0.05) | (t["distance"] > farthest) | (t["up"] < -0.2)
-
-
-def _success(s: Situation, fallen: Tensor) -> Tensor:
-    share = tally.share(s)
-    held = torch.where(share.isnan(), share, (share >= 0.95).float())
-    return torch.where(fallen, torch.zeros_like(share), held)

@@ -147,6 +147,10 @@ class Reach:
         """Never: an arm on a table has nowhere to fall."""
         return torch.zeros(s.sim.worlds, dtype=torch.bool)
 
+    def left(self, s: Situation) -> Tensor | None:
+        """Its place has no edge."""
+        return None
+
     def success(self, s: Situation, fallen: Tensor) -> Tensor:
         """Mean distance of the last third within 3 cm."""
         distance = tally.share(s)

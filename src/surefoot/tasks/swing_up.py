@@ -165,6 +165,10 @@ class SwingUp:
         t = s.truth
         return (t["spin"].abs() > self.fastest).any(1) | (t["carriage"].abs() > self.reach).any(1)
 
+    def left(self, s: Situation) -> Tensor | None:
+        """Its place has no edge."""
+        return None
+
     def success(self, s: Situation, fallen: Tensor) -> Tensor:
         """Upright for more than 90 % of the second half; NaN for an episode that had none and did not end for real."""
         share = tally.share(s)

@@ -62,6 +62,8 @@ def mirrored(
     for group in contract.groups:
         if any(term.history > 1 for term in group.terms):
             raise InputError(f"group '{group.name}' stacks history: mirrors of histories are not made")
+        if any(term.turn for term in group.terms):
+            raise InputError(f"group '{group.name}' has sines and cosines of angles: mirrors of those are not made")
         index, sign, start = [], [], 0
         for term in group.terms:
             rule = _rule(term, signs)

@@ -97,6 +97,10 @@ class Task(Protocol):
         """Worlds whose episode ends for real, (worlds,) bool."""
         ...
 
+    def left(self, s: Situation) -> Tensor | None:
+        """Worlds whose episode ends as by a time limit because their ground does, (worlds,) bool; None where it has no edge."""
+        ...
+
     def success(self, s: Situation, fallen: Tensor) -> Tensor:
         """1.0 where the episode, ending now, counts as success, else 0.0; (worlds,)."""
         ...

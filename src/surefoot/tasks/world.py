@@ -112,7 +112,6 @@ class World:
         """Share of the task's commands that is asked for, growing as they are followed; None: all of it."""
         self.memory = task.remember(sim)
         self.facts = task.facts(sim)
-        self._left = getattr(task, "left", None)
         self._motors = as_slice([self.contract.joints.index(name) for name in sim.command_names])
         """Columns of the contract's targets that have a motor, in the sim's order."""
         self._idle = self._command(torch.zeros(1, self.actions), torch.zeros(1))
@@ -236,7 +235,7 @@ class World:
         self.ticks += 1
         self._clock += 1
         over_time = self.age >= (self._limit if self._clock % self._together == 0 else NEVER)
-        if self._left is not None and (left := self._left(s)) is not None:
+        if (left := self.task.left(s)) is not None:
             over_time = over_time | left
         truncated = over_time & ~fallen
         final = self.builder.observe(self._readings(s), last_action=self._zeros["action"], command=self.command)
