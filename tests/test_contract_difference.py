@@ -239,7 +239,7 @@ def test_values_follow_their_joint_when_only_the_order_differs():
 
 def test_every_field_of_a_contract_is_compared():
     others = [there for _, there, _ in CASES.values()]
-    others += [replace(A, **{name: 0.7}) for name in ("clock_period", "timestep", "rate_limit")]
+    others += [replace(A, **{name: 0.7}) for name in ("clock_period", "timestep", "rate_limit", "speed_limit", "rest")]
     for name in {f.name for f in fields(Contract)} - {"version"}:
         assert any(getattr(A, name) != getattr(other, name) and A.difference(other) for other in others), name
     for other in others[len(CASES) :]:

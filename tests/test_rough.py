@@ -12,8 +12,8 @@ import surefoot as sf
 from surefoot.evaluate import RoughWalk, rough_walk
 from surefoot.learn import PPO
 from surefoot.learn.checkpoint import load
-from surefoot.learn.mirror import Map, Mirror
-from surefoot.learn.walking import Lesson, left_right, rough, teach
+from surefoot.learn.mirror import Map, Mirror, mirror_of
+from surefoot.learn.walking import Lesson, rough, teach
 from surefoot.params import Point
 from surefoot.randomize import Levels
 from surefoot.robots import scan_points, scanning
@@ -157,7 +157,7 @@ def test_the_mirror_swaps_the_sides_of_the_scan():
     sim = ground(2, robot, slope=sf.slope(low=-0.2, high=0.2))
     world = World(Velocity(scan=True), sim)
     groups, _ = mirrored(world.contract, sim)
-    Mirror(groups={k: Map(index=i, sign=s) for k, (i, s) in groups.items()}, action=left_right(world).action)
+    Mirror(groups={k: Map(index=i, sign=s) for k, (i, s) in groups.items()}, action=mirror_of(world).action)
     sim.apply({"step_height": 0.08, "slope": 0.1})
     placed(sim, np.array([[0.1, 1.7], [0.1, -1.7]]), np.array([0.4, -0.4]))
     world.builder.reset()

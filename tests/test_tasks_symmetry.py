@@ -9,7 +9,7 @@ import torch
 import surefoot as sf
 from surefoot.contract import Term
 from surefoot.learn import Map, Mirror
-from surefoot.tasks import Velocity, World
+from surefoot.tasks import Hover, Velocity, World, swing_up
 from surefoot.tasks.symmetry import mirrored, other_side
 
 
@@ -63,10 +63,51 @@ def test_a_mirrored_quadruped_observes_the_mirrored_motion():
     assert np.abs(policy[0] - policy[1]).max() > 0.1
 
 
-def test_sines_and_cosines_of_angles_are_refused():
+SMALL = {
+    "cartpole": swing_up.cartpole(),
+    "qube": swing_up.qube(),
+    "double_pendulum": swing_up.double_pendulum(),
+    "crazyflie": Hover(),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_robots_do_the_mirrored_thing_in_a_mirrored_situation(name):
+    sim = sf.Sim(sf.load(name), worlds=2, noise=False)
+    world = World(SMALL[name], sim)
+    groups, (swap, sign) = SMALL[name].mirror(world.contract, sim)
+    world.reset(spread=False)
+    rng = np.random.default_rng(0)
+    count = len(sim.params.names)
+    index, flips = groups["critic"]
+    e_index, e_sign = index[-count:] - (len(index) - count), flips[-count:]
+    low, span = sim.params.low, sim.params.high - sim.params.low
+    z = rng.uniform(-1, 1, count)
+    sim.apply(sim.params.unflatten((np.stack([z, e_sign * z[e_index]]) + 1) / 2 * span + low))
+    assert (np.isclose(low, -sim.params.high) | (e_sign == 1)).all()
+    q, v = np.tile(sim.start_qpos, (2, 1)), np.zeros((2, sim.model.nv))
+    if name == "crazyflie":
+        q[:, 2] = 1.0
+        q[:, 3:7] = np.array([[0.9, 0.2, 0.3, 0.1], [0.9, -0.2, 0.3, -0.1]]) / np.sqrt(0.95)
+        v[:, 3:6] = [[0.5, 0.4, -0.3], [-0.5, 0.4, 0.3]]
+    else:
+        q[0, sim.sensors.q] += 0.2
+        q[1, sim.sensors.q] -= 0.2
+    sim.reset(qpos=q, qvel=v)
+    for _ in range(15):
+        a = 0.3 * rng.normal(size=len(swap))
+        outcome = world.step(torch.tensor(np.stack([a, sign * a[swap]]), dtype=torch.float32))
+    for group in ("policy", "history", "critic"):
+        first, second = outcome.final[group].numpy()
+        index, flips = groups[group]
+        np.testing.assert_allclose(second, flips * first[index], atol=2e-3, err_msg=group)
+        assert np.abs(first - second).max() > 0.05
+
+
+def test_a_group_stacked_by_step_is_refused():
     sim = sf.Sim(sf.load("go2"), sf.Params(), worlds=1)
     contract = Velocity().contract(sim)
-    turned = Term(source="joint_pos", columns=sim.robot.joints, turn=True)
-    odd = replace(contract, groups=(replace(contract.group("policy"), terms=(turned,)),))
-    with pytest.raises(sf.InputError, match="sines and cosines"):
+    past = Term(source="gyro", history=3)
+    odd = replace(contract, groups=(replace(contract.group("policy"), terms=(past,), stack="step"),))
+    with pytest.raises(sf.InputError, match="stacked by step"):
         mirrored(odd, sim)

@@ -11,9 +11,13 @@ from pathlib import Path
 
 import tyro
 
+from surefoot.cli_deploy import export, export_as, import_policy
 from surefoot.cli_learn import evaluate, train
 from surefoot.cli_logs import log_convert, log_info, replay
 from surefoot.cli_robots import params_check, params_list, robot_check, robot_list, robot_strip
+from surefoot.cli_run import deploy
+from surefoot.cli_twin import reality_draw, reality_list
+from surefoot.cli_verify import verify
 from surefoot.cli_words import BenchName, File, Folder, RobotName, Seconds, answer, params_of, say, table, tell
 
 # -------------------------------------------------------------------- bench, demo, view, version
@@ -149,6 +153,13 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "replay": replay,
     "train": train,
     "evaluate": evaluate,
+    "export": export,
+    "export-as": export_as,
+    "import-policy": import_policy,
+    "verify": verify,
+    "deploy": deploy,
+    "reality list": reality_list,
+    "reality draw": reality_draw,
     "bench": bench,
     "demo": demo,
     "view": view,

@@ -24,7 +24,7 @@ def train(
     task: str = "",
     rough: bool = False,
     scan: bool = False,
-    randomize: Literal["fixed", "widening", "adr", "doraemon", "cvar", "none"] = "fixed",
+    randomize: Literal["own", "fixed", "widening", "adr", "doraemon", "cvar", "none"] = "own",
     redraw: tuple[str, ...] = (),
     redraw_every: float = 3.0,
 ) -> int:
@@ -41,12 +41,12 @@ def train(
         task: where a robot has two: hover or track for crazyflie; its first one when left out.
         rough: on steps up to 8 cm and slopes up to 15 degrees, easy ground and small commands first.
         scan: on rough ground, let the policy see a height scan.
-        randomize: how p(e) moves: not at all, wider by success, bound by bound, as wide as success allows, towards the worst
-            worlds; or none: the nominal e in every world.
+        randomize: how p(e) moves: as the robot's lesson has it (own), not at all, wider by success, bound by bound, as wide as
+            success allows, towards the worst worlds; or none: the nominal e in every world.
         redraw: Params that also change within an episode, such as push or command_delay.
         redraw_every: mean time between two redraws of a world [s].
     """
-    if (rough or scan) and (randomize != "fixed" or redraw):
+    if (rough or scan) and (randomize != "own" or redraw):
         raise InputError("rough ground has a schedule of its own: leave out --randomize and --redraw")
     if rough or scan:
         return _train_rough(robot, run, steps, (seed, every), until_passing, scan)
@@ -77,7 +77,8 @@ def train(
         return {"survival": found[-1].survival, "speed_error": found[-1].speed_error, "walks": float(found[-1].walks)}
 
     stop = (lambda _record: bool(found) and found[-1].walks) if until_passing else None
-    moves = schedule(randomize, sim.params.prior(), worlds=lesson.worlds)
+    name, tuned = (lesson.randomize, lesson.moves) if randomize == "own" else (randomize, {})
+    moves = schedule(name, sim.params.prior(), worlds=lesson.worlds, **tuned)
     done = teach(
         sim, lesson, run=run, seed=seed, evaluate=evaluate, every=every, stop=stop, say=tell, e=moves.prior, randomize=moves,
         redraw=again,
@@ -100,6 +101,7 @@ def _train_small(
     from surefoot.evaluate import judge
     from surefoot.evaluate.runs import task_of
     from surefoot.learn import train as learn
+    from surefoot.learn.mirror import mirror_of
     from surefoot.learn.presets import settings
     from surefoot.randomize import schedule
     from surefoot.sim import Sim
@@ -108,7 +110,7 @@ def _train_small(
     loaded, judged_task = task_of(robot, task)
     preset, (seed, every) = settings(robot), numbers
     sim, judged = Sim(loaded, worlds=preset.worlds, seed=seed), Sim(loaded, worlds=256, seed=999)
-    moves = schedule(randomize, sim.params.prior(), worlds=preset.worlds)
+    moves = schedule("fixed" if randomize == "own" else randomize, sim.params.prior(), worlds=preset.worlds)
     found = []
 
     def evaluate(policy) -> dict[str, float]:
@@ -119,8 +121,9 @@ def _train_small(
     def passes(_record) -> bool:
         return bool(found) and found[-1].summary["success"].value >= 0.9
 
+    world = World(preset.task(judged_task), sim, e=moves.prior, seed=seed, redraw=redraw)
     done = learn(
-        World(preset.task(judged_task), sim, e=moves.prior, seed=seed, redraw=redraw), preset.ppo, run=run,
+        world, preset.ppo, run=run, mirror=mirror_of(world),
         steps=preset.steps if steps is None else steps, seed=seed, evaluate=evaluate, every=every,
         stop=passes if until_passing else None, say=tell,
         randomize=moves, about={"robot": robot, "task": task},

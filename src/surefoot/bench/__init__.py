@@ -74,6 +74,13 @@ BENCHES: dict[str, Bench] = {
         quick_minutes=6.0,
         uses=("seeds",),
     ),
+    "deploy": Bench(
+        about="contract and safety faults, the loop's jitter, a policy on stand-in robots (extra `dev`)",
+        module="surefoot.bench.deploy",
+        minutes=30.0,
+        quick_minutes=5.0,
+        uses=("realities",),
+    ),
     "learn-width": Bench(
         about="how wide to randomize: four widths, randomized against not, the price of robustness (extra `learn`)",
         module="surefoot.bench.width",

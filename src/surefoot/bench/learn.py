@@ -21,9 +21,11 @@ from surefoot.evaluate import judge_world, walk
 from surefoot.evaluate.runs import task_of
 from surefoot.evaluate.walking import SPEED_ERROR, SURVIVAL
 from surefoot.learn import train
+from surefoot.learn.mirror import mirror_of
 from surefoot.learn.presets import settings
 from surefoot.learn.runs import Run
 from surefoot.learn.walking import LESSONS, teach
+from surefoot.randomize import schedule
 from surefoot.robots import load
 from surefoot.sim import Sim
 from surefoot.tasks import World
@@ -163,9 +165,11 @@ def walking(name: str, seed: int, request: Request, *, every: int, walks: Callab
         request.tell(f"   {name}, seed {seed}: {seen[-1]}")
         return {"passes": float(walks(seen[-1])), "survival": seen[-1].survival, "speed_error": seen[-1].speed_error}
 
+    moves = schedule(lesson.randomize, sim.params.prior(), worlds=lesson.worlds, **lesson.moves)
+
     def learn(folder: Path) -> Run:
         return teach(
-            sim, lesson, run=folder, seed=seed, evaluate=evaluate, every=every, resume=False,
+            sim, lesson, run=folder, seed=seed, e=moves.prior, randomize=moves, evaluate=evaluate, every=every, resume=False,
             stop=lambda _record: done(), say=lambda _line: None,
         )  # fmt: skip
 
@@ -202,7 +206,7 @@ def small(name: str, seed: int, request: Request) -> Trial:
     def learn(folder: Path) -> Run:
         return train(
             world, preset.ppo, run=folder, steps=2 * preset.steps, seed=seed, evaluate=evaluate, every=preset.steps // 20,
-            resume=False, stop=lambda _record: bool(seen) and seen[-1] >= PASSES, say=lambda _line: None,
+            mirror=mirror_of(world), resume=False, stop=lambda _record: bool(seen) and seen[-1] >= PASSES, say=lambda _line: None,
         )  # fmt: skip
 
     return _trial(sim, learn, lambda: (seen[-1] >= PASSES, {"success": (seen[-1], "1")}))

@@ -13,17 +13,25 @@ from surefoot.contract.terms import Memory as Memory
 from surefoot.contract.terms import Normaliser as Normaliser
 from surefoot.contract.terms import Range as Range
 from surefoot.contract.terms import Term as Term
+from surefoot.contract.wire import Command as Command
+from surefoot.contract.wire import Hardware as Hardware
+from surefoot.contract.wire import Reading as Reading
+from surefoot.contract.wire import Wire as Wire
 
 __all__ = [
     "STANDARD",
     "Action",
     "Builder",
+    "Command",
     "Contract",
     "Group",
+    "Hardware",
     "Memory",
     "Normaliser",
     "Range",
+    "Reading",
     "Term",
+    "Wire",
     "action",
     "invert",
     "projected_gravity",

@@ -50,8 +50,10 @@ class Contract:
         pose: default joint positions [rad], in the order of `joints`; a joint without an action is held there.
         kp, kd: gains of the inner loop [N·m/rad], [N·m·s/rad] per joint, or None.
         torque_limit: [N·m] per joint, or None.
+        speed_limit: speed at which a motor has no torque left [rad/s] per joint, or None.
         rate_limit: largest speed of a target [rad/s] per joint, or None.
         position_limits: (low, high) of the joints [rad], or None.
+        rest: joint positions in which the robot can be left without power [rad], or None.
         commands: what may be asked of the policy, in the order of the channel "command".
         clock_period: period of the source "clock" [s], or None.
         memory: recurrent states of the policy.
@@ -71,8 +73,10 @@ class Contract:
     kp: Values | None = None
     kd: Values | None = None
     torque_limit: Values | None = None
+    speed_limit: Values | None = None
     rate_limit: Values | None = None
     position_limits: Bounds | None = None
+    rest: Values | None = None
     commands: tuple[Range, ...] = ()
     clock_period: float | None = None
     memory: tuple[Memory, ...] = ()
@@ -87,7 +91,7 @@ class Contract:
             raise InputError("a contract needs at least one joint")
         numbers = {
             name: None if (value := getattr(self, name)) is None else spread(value, len(joints), name)
-            for name in ("pose", "kp", "kd", "torque_limit", "rate_limit")
+            for name in ("pose", "kp", "kd", "torque_limit", "speed_limit", "rate_limit", "rest")
         }
         times = {
             name: None if (value := getattr(self, name)) is None else positive(value, name)

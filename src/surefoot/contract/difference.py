@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 LISTED = 4
 """How many single values a sentence lists before it counts the rest."""
 
+PER_JOINT = {
+    "pose": "rad", "kp": "", "kd": "", "torque_limit": "N·m", "speed_limit": "rad/s", "rate_limit": "rad/s", "rest": "rad",
+}  # fmt: skip
+"""Fields with one number per joint, and their units."""
+
 DEGREES = 180.0 / math.pi
 
 
@@ -26,7 +31,7 @@ def difference(here: "Contract", there: "Contract") -> list[str]:
     for name, unit in (("control_dt", "s"), ("timestep", "s"), ("pd_rate", "Hz"), ("clock_period", "s")):
         found += _rate(name, unit, getattr(here, name), getattr(there, name))
     found += _names("joints", here.joints, there.joints)
-    for name, unit in (("pose", "rad"), ("kp", ""), ("kd", ""), ("torque_limit", "N·m"), ("rate_limit", "rad/s")):
+    for name, unit in PER_JOINT.items():
         found += _numbers(name, unit, (here.joints, getattr(here, name)), (there.joints, getattr(there, name)))
     found += _bounds("position_limits", (here.joints, here.position_limits), (there.joints, there.position_limits))
     found += _action(here, there)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from surefoot.errors import InputError, did_you_mean
+from surefoot.tasks import World
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +60,13 @@ class Mirror:
             sign.append(self.groups[name].sign)
             at += len(index[-1])
         return Map(index=np.concatenate(index), sign=np.concatenate(sign))
+
+
+def mirror_of(world: World) -> Mirror | None:
+    """The mirror of a world's observations and actions; None where its task has none."""
+    found = world.task.mirror(world.contract, world.sim)
+    if found is None:
+        return None
+    groups, (index, sign) = found
+    maps = {name: Map(index=i, sign=s) for name, (i, s) in groups.items()}
+    return Mirror(groups=maps, action=Map(index=index, sign=sign))

@@ -1,13 +1,13 @@
 """Teach a legged robot to walk: the task, the mirror and the settings that belong together."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from surefoot.errors import choose
-from surefoot.learn.mirror import Map, Mirror
+from surefoot.learn.mirror import mirror_of
 from surefoot.learn.networks import Policy
 from surefoot.learn.ppo import PPO
 from surefoot.learn.runs import Run
@@ -16,7 +16,6 @@ from surefoot.params import CONSTRUCTORS, Params, Prior
 from surefoot.robots import Robot, scanning
 from surefoot.sim import Sim
 from surefoot.tasks import Commands, Velocity, World
-from surefoot.tasks.symmetry import mirrored
 from surefoot.tasks.world import Redraws
 
 
@@ -29,6 +28,10 @@ class Lesson:
     worlds: int = 256
     steps: int = 4_000_000
     """Most transitions; a judge usually stops earlier."""
+    randomize: str = "fixed"
+    """How p(e) moves while it is learned, by the names of surefoot.randomize.schedule."""
+    moves: Mapping[str, float] = field(default_factory=dict)
+    """Settings of that schedule."""
 
 
 LESSONS = {
@@ -42,14 +45,19 @@ LESSONS = {
             forward=(0.0, 0.7),
             sideways=(0.0, 0.0),
             turning=(-0.5, 0.5),
-            period=0.7,
+            period=0.6,
             gait=(0.0, 0.5),
             swing=0.07,
             stance=0.97,
             held=("shoulder", "elbow", "wrist"),
+            effort=0.25,
+            fall_cost=3.0,
         ),
-        ppo=PPO(hidden=(256, 128), critic_hidden=(256, 128)),
+        ppo=PPO(gamma=0.98, std=0.6, horizon=16, minibatches=8, hidden=(256, 128), critic_hidden=(256, 128)),
+        worlds=512,
         steps=8_000_000,
+        randomize="widening",
+        moves={"start": 0.2, "target": 0.5, "floor": 0.2},
     ),
 }
 """By robot; commands are those the robot is judged by."""
@@ -103,13 +111,6 @@ def rough(robot: Robot, *, scan: bool = False, lesson: Lesson | None = None) -> 
     return Rough(robot=robot, params=Params(**params), lesson=replace(lesson, task=task, ppo=ppo, steps=20_000_000))
 
 
-def left_right(world: World) -> Mirror:
-    """The mirror of a world's observations and actions."""
-    groups, (index, sign) = mirrored(world.contract, world.sim)
-    maps = {name: Map(index=i, sign=s) for name, (i, s) in groups.items()}
-    return Mirror(groups=maps, action=Map(index=index, sign=sign))
-
-
 def teach(
     sim: Sim,
     lesson: Lesson,
@@ -139,6 +140,6 @@ def teach(
     if sim.built.terrain is not None:
         about |= {"ground": "rough", "scan": lesson.task.scan}
     return train(
-        world, lesson.ppo, run=run, steps=lesson.steps, seed=seed, evaluate=evaluate, every=every, stop=stop, mirror=left_right(world),
+        world, lesson.ppo, run=run, steps=lesson.steps, seed=seed, evaluate=evaluate, every=every, stop=stop, mirror=mirror_of(world),
         resume=resume, say=say, randomize=randomize, threads=threads, about=about,
     )  # fmt: skip

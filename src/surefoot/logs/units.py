@@ -10,7 +10,7 @@ import numpy as np
 from surefoot.errors import InputError, did_you_mean
 
 SI = (
-    "1", "s", "m", "rad", "m/s", "rad/s", "m/s^2", "rad/s^2", "kg", "kg·m^2", "N", "N·m", "N·s",
+    "1", "s", "m", "rad", "m/s", "rad/s", "m/s^2", "rad/s^2", "kg", "kg·m^2", "N", "N·m", "N·s", "N·m/rad", "N·m·s/rad",
     "A", "V", "W", "J", "Pa", "K", "degC", "Hz", "ohm", "T", "count",
 )  # fmt: skip
 """Units a channel may have: SI, degC for temperatures, "count" for raw numbers of a device, "1" for none."""

@@ -173,7 +173,8 @@ def _from_toml(path: Path) -> Robot:
         timestep=timestep,
         control_dt=_multiple(table, timestep),
         joints=joints,
-        pose=_pose(table, model, joints),
+        pose=_pose(table, model, joints, "pose"),
+        rest=_pose(table, model, joints, "rest") if "rest" in table.values else {},
         height=table.take("height", float, 0.0),
         actuators=_actuators(table, model, joints),
         sensors=_sensors(table, model, joints),
@@ -231,8 +232,9 @@ def _multiple(table: Table, timestep: float) -> float:
     return control_dt
 
 
-def _pose(table: Table, model: mujoco.MjModel, joints: Sequence[str]) -> dict[str, float]:
-    given = Table(table.take("pose", dict, {}), f"{table.where} [pose]")
+def _pose(table: Table, model: mujoco.MjModel, joints: Sequence[str], name: str) -> dict[str, float]:
+    """Joint positions in the table `name`; joints left out stand at the model's zero pose."""
+    given = Table(table.take(name, dict, {}), f"{table.where} [{name}]")
     pose = {}
     for name in joints:
         joint = model.joint(name)

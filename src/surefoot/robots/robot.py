@@ -108,6 +108,7 @@ class Robot:
     options: Mapping[str, Any]  # of the physics, as in MuJoCo's <option>
     hash: str  # content hash of robot file, model file and assets
     fixed: str | None = None  # body whose free joint `suspended` took away
+    rest: Mapping[str, float] = field(default_factory=dict)  # pose [rad] to be left in without power; empty: not known
 
     @property
     def passive(self) -> tuple[str, ...]:

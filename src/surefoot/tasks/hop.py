@@ -16,6 +16,7 @@ from surefoot.contract import Action, Contract, Range, Term
 from surefoot.sim import Sim
 from surefoot.tasks import tally
 from surefoot.tasks.agree import agree
+from surefoot.tasks.symmetry import Maps
 from surefoot.tasks.task import Situation
 
 FORWARD, UP, PITCH = "root_x", "root_z", "root_pitch"
@@ -64,6 +65,10 @@ class Hop:
             ),
             commands=(Range(name="vx", low=self.forward[0], high=self.forward[1], unit="m/s"),),
         )
+
+    def mirror(self, contract: Contract, sim: Sim) -> Maps | None:
+        """None: its two sides are not alike."""
+        return None
 
     def draw_commands(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Uniform in `forward`."""

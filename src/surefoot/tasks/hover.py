@@ -17,6 +17,7 @@ from surefoot.contract import Action, Contract, Range, Term
 from surefoot.sim import Sim
 from surefoot.tasks import tally
 from surefoot.tasks.agree import agree
+from surefoot.tasks.symmetry import Maps, mirrored
 from surefoot.tasks.task import Situation, over
 
 CRASH = 4.0
@@ -53,6 +54,10 @@ class _Flight:
     def start(self, sim: Sim, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Tilted, turning and drifting near the middle, the rotors at hover."""
         return _start(self, sim, len(ids), rng)
+
+    def mirror(self, contract: Contract, sim: Sim) -> Maps | None:
+        """Left and right."""
+        return mirrored(contract, sim)
 
     def remember(self, sim: Sim) -> dict[str, Tensor]:
         """How long the point was held."""

@@ -16,6 +16,7 @@ from surefoot.contract import Action, Contract, Range, Term
 from surefoot.sim import Sim
 from surefoot.tasks import tally
 from surefoot.tasks.agree import agree
+from surefoot.tasks.symmetry import Maps
 from surefoot.tasks.task import Situation
 
 NEAR = 0.03
@@ -86,6 +87,10 @@ class Reach:
                 Range(name=n, low=float(a), high=float(b), unit="m") for n, a, b in zip("xyz", low, high, strict=True)
             ),
         )
+
+    def mirror(self, contract: Contract, sim: Sim) -> Maps | None:
+        """None: its two sides are not alike."""
+        return None
 
     def draw_commands(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Points of the shell."""

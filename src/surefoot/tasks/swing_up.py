@@ -19,6 +19,7 @@ from surefoot.contract import Action, Contract, Term
 from surefoot.sim import Sim
 from surefoot.tasks import tally
 from surefoot.tasks.agree import agree
+from surefoot.tasks.symmetry import Maps, mirrored
 from surefoot.tasks.task import Situation
 
 
@@ -78,6 +79,10 @@ class SwingUp:
                 Term(source="lean", columns=self.links, unit="1"),
             ),
         )
+
+    def mirror(self, contract: Contract, sim: Sim) -> Maps | None:
+        """Everything the other way round."""
+        return mirrored(contract, sim, joints=dict.fromkeys(sim.robot.joints, -1.0))
 
     def draw_commands(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """None."""

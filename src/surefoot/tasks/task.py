@@ -9,6 +9,7 @@ from torch import Tensor
 
 from surefoot.contract import Contract
 from surefoot.sim import Sim
+from surefoot.tasks.symmetry import Maps
 
 
 @dataclass(kw_only=True)
@@ -55,6 +56,10 @@ class Task(Protocol):
 
     def contract(self, sim: Sim) -> Contract:
         """What the policy observes and what its action means."""
+        ...
+
+    def mirror(self, contract: Contract, sim: Sim) -> Maps | None:
+        """How the world looks in a mirror, for learning from both sides; None where the task has no such symmetry."""
         ...
 
     def facts(self, sim: Sim) -> dict[str, Tensor]:

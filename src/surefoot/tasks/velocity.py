@@ -22,6 +22,7 @@ from surefoot.robots import scan_points
 from surefoot.sim import Sim
 from surefoot.sim.terrain import ground_under
 from surefoot.tasks.gait import legs, lift
+from surefoot.tasks.symmetry import Maps, mirrored
 from surefoot.tasks.task import Situation
 
 PRIVILEGED = {
@@ -83,6 +84,9 @@ class Velocity:
     """Height a foot is asked to reach in mid-swing [m]."""
     scale: float = 0.3
     """Change of the joint targets per unit of action [rad]."""
+    effort: float | None = None
+    """Share of a motor's torque limit that a unit of action asks of it, Δtarget = effort · torque_limit / kp; replaces `scale` on
+    robots whose motors differ much."""
     fall_height: float = 0.55
     """Base height below which the robot counts as fallen, relative to its standing height."""
     fall_tilt: float = 0.5
@@ -154,7 +158,7 @@ class Velocity:
             action=Action(
                 joints=joints,
                 kind="joint_pos_target",
-                scale=self.scale,
+                scale=self._scale(sim, joints),
                 offset=tuple(robot.pose[j] for j in joints),
                 clip=(-10.0, 10.0),
                 lift=tuple(self.rhythm * steps.get(j, 0.0) for j in joints),
@@ -168,6 +172,22 @@ class Velocity:
             commands=tuple(Range(name=n, low=r[0], high=r[1], unit=u) for n, r, u in ranges),
             clock_period=self.period,
         )
+
+    def _scale(self, sim: Sim, joints: tuple[str, ...]) -> float | tuple[float, ...]:
+        """Change of each joint's target per unit of action [rad]."""
+        if self.effort is None:
+            return self.scale
+        motors = [sim.robot.actuator(j) for j in joints]
+        for motor in motors:
+            if not motor.torque_limit or not motor.kp:
+                raise InputError(
+                    f"effort needs a torque limit and kp of every moved joint, {motor.name} has not both: give `scale`"
+                )
+        return tuple(self.effort * (motor.torque_limit or 0.0) / motor.kp for motor in motors)
+
+    def mirror(self, contract: Contract, sim: Sim) -> Maps | None:
+        """Left and right."""
+        return mirrored(contract, sim)
 
     def draw_commands(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Uniform in the ranges; some worlds are asked to stand."""

@@ -1,0 +1,80 @@
+"""`surefoot deploy`: a policy on a robot."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from surefoot.cli_words import File, answer, tell
+from surefoot.errors import InputError
+
+BundleFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="BUNDLE")]
+HardwareName = Annotated[str, tyro.conf.arg(metavar="KIND:NAME")]
+Asked = Annotated[str, tyro.conf.arg(metavar="NAME=VALUE,...")]
+
+
+def deploy(
+    bundle: BundleFolder,
+    /,
+    *,
+    hardware: HardwareName,
+    seconds: float,
+    record: File = None,
+    command: Asked = "",
+    safety: File = None,
+    shadow: bool = False,
+    lockstep: bool = False,
+    seed: int = 0,
+    stop_file: File = None,
+    priority: bool = False,
+    json: bool = False,
+) -> int:
+    """Run a policy on a robot: stand up, act, sit down, stop; Ctrl-C, or 'q' and Enter, stops it safely, a second Ctrl-C at once.
+
+    Exits 0 when the time was over, 1 when the safety layer ended it, 130 when the operator did.
+
+    Args:
+        bundle: folder of the bundle.
+        hardware: the robot: twin:go2/01-nominal, twin:FILE.toml, replay:LOG.mcap or unitree:INTERFACE.
+        seconds: how long the policy acts [s].
+        record: new .mcap file for everything that was read, thought and sent.
+        command: what is asked of the policy, such as vx=0.5,yaw_rate=0.2; what is left out is 0.
+        safety: settings of the safety layer (.toml); those of the contract when left out.
+        shadow: another controller drives: score the policy against it and write nothing to the motors.
+        lockstep: a stand-in robot's time stands still until it is told something; as fast as it can.
+        seed: of a stand-in robot's noise.
+        stop_file: a file that stops the run when it appears.
+        priority: ask the system for a real-time priority.
+        json: print the outcome as JSON.
+    """
+    from surefoot.deploy.bundle import load_bundle
+    from surefoot.deploy.runtime import deploy as run
+    from surefoot.deploy.settings import SafetySettings
+    from surefoot.hardware.connect import connect
+
+    made, asked = load_bundle(bundle), asked_of(command)
+    settings = None if safety is None else SafetySettings.load(safety)
+    robot = connect(hardware, lockstep=lockstep, seed=seed)
+    try:
+        outcome = run(
+            made, robot, seconds=seconds, command=asked, record=record, safety=settings, shadow=shadow, say=tell,
+            stop_file=stop_file, priority=priority,
+        )  # fmt: skip
+    finally:
+        robot.close()
+    answer(outcome.to_dict(), lambda: str(outcome), json)
+    return outcome.exit_code
+
+
+def asked_of(text: str) -> dict[str, float]:
+    """Commands from words: "vx=0.5,yaw_rate=0.2"."""
+    found: dict[str, float] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = part.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name.strip():
+            raise InputError(f"{part!r} is no command: write NAME=VALUE, such as vx=0.5,yaw_rate=0.2")
+    return found
