@@ -12,6 +12,7 @@ from surefoot.bench.table import Request, Result
 PARTS = {
     "contract faults": "surefoot.bench.contract_faults",
     "safety faults": "surefoot.bench.safety_faults",
+    "runtime killed": "surefoot.bench.killed",
     "loop": "surefoot.bench.jitter",
     "stand-in robots": "surefoot.bench.twins",
 }

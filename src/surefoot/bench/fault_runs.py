@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.contract import Action, Builder, Contract, Group, Range, Term, action
-from surefoot.deploy.bundle import Bundle, write_bundle
+from surefoot.deploy.bundle import Bundle, load_bundle, write_bundle
 from surefoot.deploy.complete import complete
 from surefoot.deploy.export import deployed
 from surefoot.deploy.onnx_graph import memories, onnx_of
@@ -119,6 +119,12 @@ def walking_case(run: Path, folder: Path) -> Case:
     return Case(name="walking", robot=found.robot, bundle=bundle, inner=found.robot.timestep, commands=_velocities)
 
 
+def shipped_case() -> Case:
+    """The Go2 policy that comes with surefoot."""
+    robot = load("go2")
+    return Case(name="walking", robot=robot, bundle=load_bundle("go2-walk"), inner=robot.timestep, commands=_velocities)
+
+
 def _velocities(rng: np.random.Generator) -> np.ndarray:
     """A command with every component clearly different from 0 and from the others."""
     size = np.array([rng.uniform(0.4, 0.9), rng.uniform(0.15, 0.35), rng.uniform(0.4, 0.9)])
@@ -130,16 +136,6 @@ def _deployable(contract: Contract) -> Contract:
     """The contract without its privileged groups."""
     groups = tuple(group for group in contract.groups if not group.privileged)
     return replace(contract, groups=groups)
-
-
-def trotting_case(folder: Path) -> Case:
-    """Go2 under the walking task's own contract with an untrained policy: it trots on the spot by its rhythm."""
-    from surefoot.tasks.velocity import Velocity
-
-    robot = load("go2")
-    contract = complete(_deployable(Velocity(swing=0.06).contract(Sim(robot, worlds=1))), robot)
-    bundle = untrained(contract, folder / "trotting", memory=0, size=0.4, seed=7)
-    return Case(name="trotting", robot=robot, bundle=bundle, inner=robot.timestep, commands=_velocities)
 
 
 def stepping_case(folder: Path) -> Case:
@@ -381,7 +377,7 @@ class _Session:
 
 
 def cases(walking: Path | None, folder: Path | None = None) -> list[Case]:
-    """The three bundles; without a trained run the first one trots on the spot instead of walking."""
+    """The three bundles; without a trained run the first one is the shipped policy."""
     folder = Path(tempfile.mkdtemp()) if folder is None else folder
-    first = trotting_case(folder) if walking is None else walking_case(walking, folder)
+    first = shipped_case() if walking is None else walking_case(walking, folder)
     return [first, stepping_case(folder), swinging_case(folder)]

@@ -215,27 +215,41 @@ def _check_offset(joints: Joints, stuck: set[str], notes: Notes) -> None:
     if stuck or notes.blames("joint_pos", "joint_torque"):
         notes.unchecked.append("joint_pos: zero of the encoders, joint_pos or joint_torque is wrong already")
         return
-    u, q = joints.u, joints.q
-    if u is None or joints.tau is None or joints.kp is None:
+    if joints.u is None or joints.tau is None or joints.kp is None:
         notes.unchecked.append("joint_pos: zero of the encoders, needs joint_torque and the gains")
         return
-    kd = np.zeros_like(joints.kp) if joints.kd is None else joints.kd
-    lag = joints.samples(0.02)
-    u, q, dq, tau = u[:-lag], q[lag:], joints.slope[lag:], joints.tau[lag:]
-    wrong = []
-    for i, name in enumerate(joints.names):
-        load = (tau[:, i] + kd[i] * dq[:, i]) / max(joints.kp[i], 1e-9)
-        ok = np.isfinite(u[:, i]) & np.isfinite(load) & (np.abs(dq[:, i]) < CALM) & (np.abs(load) < EASY)
-        if ok.sum() < 50:
-            continue
-        load = load[ok]
-        design = np.stack([np.ones(ok.sum()), load], axis=1)
-        (zero, _), *_ = np.linalg.lstsq(design, u[ok, i] - q[ok, i], rcond=None)
-        if abs(zero) > ZERO:
-            wrong.append((name, -float(zero)))
+    zeros = _zeros(joints)
+    wrong = [(n, float(z)) for n, z in zip(joints.names, zeros, strict=True) if abs(z) > ZERO]
     if wrong:
         words = ", ".join(f"{label(n)} {z:+.2g} rad" for n, z in wrong[:4])
         detail = f"readings are off by a constant that the motors' torque does not explain: {words}"
         notes.find("driver", "joint_pos", "offset", detail, [n for n, _ in wrong])
     else:
         notes.checked.append(f"joint_pos: zero of the encoders against targets and torques, within {ZERO:g} rad")
+
+
+def _zeros(joints: Joints) -> np.ndarray:
+    """Constants of the encoders [rad] that targets and torques leave, NaN where too few samples are calm, (n,).
+
+    zero = mean(q − u + load / g), with load = (τ + kd dq) / kp and one g for all motors, from how load and u − q change together.
+    """
+    u, kp, tau = joints.u, joints.kp, joints.tau
+    assert u is not None
+    assert kp is not None
+    assert tau is not None
+    kd = np.zeros_like(kp) if joints.kd is None else joints.kd
+    slope = joints.slope
+    load = (tau + kd * slope) / np.where(kp > 0, kp, np.nan)
+    calm = np.isfinite(load) & (np.abs(slope) < CALM) & (np.abs(load) < EASY)
+    best, found = 0.0, np.full(u.shape[1], np.nan)
+    for lag in range(0, joints.samples(LAGS) + 1, max(1, joints.samples(0.01))):
+        error = u[: len(u) - lag] - joints.q[lag:]
+        ok = calm[lag:] & np.isfinite(error)
+        count = np.maximum(ok.sum(axis=0), 1)
+        middles = [np.where(ok, x, 0.0).sum(axis=0) / count for x in (error, load[lag:])]
+        a, b = (np.where(ok, x - m, 0.0) for x, m in zip((error, load[lag:]), middles, strict=True))
+        fit = float((a * b).sum() / np.sqrt(max((a * a).sum() * (b * b).sum(), 1e-12)))
+        if fit > best:
+            ratio = float((a * b).sum() / max((b * b).sum(), 1e-12))
+            best, found = fit, np.where(count >= 50, ratio * middles[1] - middles[0], np.nan)
+    return found

@@ -186,8 +186,8 @@ def cartpole() -> SwingUp:
 
 
 def qube() -> SwingUp:
-    """Quanser Qube: up to 5 V, the arm's cable ends at ±2.3 rad."""
-    return SwingUp(links=("pendulum",), drive=("arm",), scale=5.0, carriage="arm", reach=2.2, width=1.0, episode=6.0)
+    """Quanser Qube: up to 10 V, all that its amplifier gives; the arm's cable ends at ±2.3 rad."""
+    return SwingUp(links=("pendulum",), drive=("arm",), scale=10.0, carriage="arm", reach=2.2, width=1.0, episode=6.0)
 
 
 def double_pendulum(*, drive: tuple[str, ...] = ("joint1", "joint2"), torque: float = 6.0) -> SwingUp:
