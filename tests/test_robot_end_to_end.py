@@ -79,7 +79,7 @@ def test_motors_are_damped_when_the_runtime_is_killed_or_silent(seed):
     assert took < 0.2
 
 
-@pytest.mark.parametrize("part", PARTS.values())
+@pytest.mark.parametrize("part", [module for parts in PARTS.values() for module in parts.values()])
 def test_every_part_of_the_bench_can_be_measured(part):
     assert callable(importlib.import_module(part).measure)
 

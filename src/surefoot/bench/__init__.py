@@ -74,12 +74,34 @@ BENCHES: dict[str, Bench] = {
         quick_minutes=6.0,
         uses=("seeds",),
     ),
-    "deploy": Bench(
-        about="contract and safety faults, the loop's jitter, a policy on stand-in robots (extra `dev`)",
+    "deploy-contract": Bench(
+        about="faults in the contract between policy and robot: caught, named, no false alarms (extra `dev`)",
         module="surefoot.bench.deploy",
-        minutes=30.0,
-        quick_minutes=5.0,
+        minutes=6.0,
+        quick_minutes=2.0,
+        measure="measure_contract",
+    ),
+    "deploy-safety": Bench(
+        about="run-time faults, adversarial commands and the cost of the safety layer (extra `dev`)",
+        module="surefoot.bench.deploy",
+        minutes=6.0,
+        quick_minutes=1.0,
+        measure="measure_safety",
+    ),
+    "deploy-loop": Bench(
+        about="the runtime's jitter and overruns, its log after kill -9, and robots whose runtime died (extra `deploy`)",
+        module="surefoot.bench.deploy",
+        minutes=6.0,
+        quick_minutes=2.0,
+        measure="measure_loop",
+    ),
+    "deploy-twins": Bench(
+        about="a policy on stand-in robots, from nominal to nasty (extra `deploy`)",
+        module="surefoot.bench.deploy",
+        minutes=5.0,
+        quick_minutes=1.0,
         uses=("realities",),
+        measure="measure_twins",
     ),
     "learn-width": Bench(
         about="how wide to randomize: four widths, randomized against not, the price of robustness (extra `learn`)",

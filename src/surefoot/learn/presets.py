@@ -22,7 +22,7 @@ class Preset:
     worlds: int
     """Worlds stepped side by side."""
     steps: int
-    """Transitions to train for; cartpole, double pendulum and hopper are known to pass within them, hover within twice as many."""
+    """Transitions to train for; cartpole, qube, double pendulum and hopper are known to pass within them, hover within twice as many."""
     control_dt: float | None = None
     """Control period [s] where the robot file's, made for recordings, is shorter than learning needs."""
 
@@ -57,11 +57,17 @@ QUICK = replace(SMALL, horizon=16, minibatches=4, kl=0.03, rate_bounds=(2e-4, 3e
 """Short rollouts and bold updates, for tasks whose reward comes at once."""
 
 PRESETS = {
-    "cartpole": Preset(ppo=SMALL, worlds=256, steps=1_000_000, control_dt=0.04, practice={"anywhere": 0.3}),
+    "cartpole": Preset(
+        ppo=replace(SMALL, horizon=16, both_sides=False),
+        worlds=512,
+        steps=1_000_000,
+        control_dt=0.04,
+        practice={"anywhere": 0.3},
+    ),
     "qube": Preset(
-        ppo=replace(QUICK, gamma=0.985, entropy=0.01),
-        worlds=256,
-        steps=2_000_000,
+        ppo=replace(QUICK, horizon=8, gamma=0.985, entropy=0.01),
+        worlds=512,
+        steps=1_500_000,
         control_dt=0.02,
         practice={"anywhere": 0.3},
     ),
@@ -70,7 +76,7 @@ PRESETS = {
     ),
     "crazyflie": Preset(ppo=replace(QUICK, gamma=0.985), worlds=256, steps=1_500_000, control_dt=0.02),
     "hopper": Preset(
-        ppo=replace(SMALL, horizon=64, epochs=6, gamma=0.99, rate_bounds=(1e-4, 1e-3)), worlds=128, steps=2_500_000
+        ppo=replace(SMALL, horizon=16, epochs=6, gamma=0.99, rate_bounds=(1e-4, 1e-3)), worlds=512, steps=2_500_000
     ),
     "so101": Preset(ppo=replace(QUICK, gamma=0.95), worlds=256, steps=1_000_000),
 }
