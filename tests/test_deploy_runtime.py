@@ -549,10 +549,10 @@ def test_a_diary_survives_times_that_go_back_and_infinite_values(tmp_path, paced
 def test_a_dead_recorder_does_not_stop_the_robot_and_is_told(bundle, tmp_path):
     robot = StandIn(paced=True)
     safety = stand_in.patient(bundle.contract)
-    with Runtime(bundle, robot, seconds=0.1, plan=QUICK, record=tmp_path / "run.mcap", safety=safety) as runtime:
+    with Runtime(bundle, robot, seconds=0.4, plan=QUICK, record=tmp_path / "run.mcap", safety=safety) as runtime:
         assert runtime.diary is not None
         while runtime.tick():
-            if runtime.ticks == 30:
+            if runtime.ticks == 100:
                 os.kill(runtime.diary._pen._process.pid, signal.SIGKILL)
             time.sleep(0.0015)
     assert runtime.outcome().ended == "finished"
@@ -797,3 +797,75 @@ def test_the_bench_finds_a_burst_and_counts_what_was_lost(tmp_path):
         "overruns",
         "most ticks in 5 periods",
     }
+
+
+# -------------------------------------------------------------------- the end of a run
+
+
+def until(runtime, stage):
+    while runtime.stage != stage:
+        assert runtime.tick()
+
+
+@pytest.mark.parametrize("stage", ["halt", "sit-down"])
+def test_the_operator_can_stop_a_run_that_is_ending(bundle, stage):
+    robot = StandIn()
+    with Runtime(bundle, robot, seconds=0.1, plan=replace(QUICK, halt=0.2)) as runtime:
+        until(runtime, stage)
+        runtime.stop("the key")
+        assert runtime.stage == "stop"
+        while runtime.tick():
+            pass
+    assert (runtime.ended, runtime.reason) == ("operator", "the key")
+
+
+def test_in_the_halt_every_command_is_zero_and_nothing_else_can_be_asked(bundle, tmp_path):
+    plan = replace(QUICK, halt=0.2)
+    with Runtime(
+        bundle, StandIn(), seconds=0.1, plan=plan, command={"vx": 0.5}, record=tmp_path / "run.mcap"
+    ) as runtime:
+        until(runtime, "halt")
+        runtime.ask({"vx": 0.7})
+        while runtime.tick():
+            pass
+    asked = read_log(tmp_path / "run.mcap")["command"].column("vx")
+    assert asked[:5].tolist() == [0.5] * 5
+    assert asked[5:].tolist() == [0.0] * 10
+    assert runtime.policy_ticks == 5
+
+
+def test_a_robot_frozen_while_it_sits_down_has_not_finished(bundle):
+    start = []
+    robot = StandIn(alter=lambda r: None if start and r.time > start[0] + 0.05 else r)
+    with Runtime(bundle, robot, seconds=0.1, plan=replace(QUICK, frozen=9.0)) as runtime:
+        until(runtime, "sit-down")
+        start.append(runtime.reading.time)
+        while runtime.tick():
+            pass
+    assert runtime.ended == "safety"
+    assert "reading" in runtime.reason
+
+
+def test_the_motors_are_damped_also_when_somebody_panics(bundle):
+    robot, calls = StandIn(), []
+    stop = robot.stop
+
+    def nervous():
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        stop()
+
+    robot.stop = nervous
+    with pytest.raises(KeyboardInterrupt), Runtime(bundle, robot, seconds=0.1, plan=QUICK) as runtime:
+        runtime.tick()
+    assert robot.stopped
+
+
+def test_sitting_down_goes_over_the_default_pose_to_the_rest():
+    made = replace(stand_in.contract(), rest=tuple(p + 0.5 for p in POSE))
+    motions = Motions(made, made.joints, QUICK)
+    start = np.array(POSE) + 0.3
+    assert motions.sit_down(0.0, start, (0.1, 0.3)).target == pytest.approx(start)
+    assert motions.sit_down(0.1, start, (0.1, 0.3)).target == pytest.approx(POSE)
+    assert motions.sit_down(0.3, start, (0.1, 0.3)).target == pytest.approx(np.array(POSE) + 0.5)

@@ -9,6 +9,7 @@ import pytest
 from surefoot.contract import Action, Command, Contract, Group, Reading, Term, Wire, action
 from surefoot.deploy.barrier import Barrier, approach
 from surefoot.deploy.familiar import Familiar, trained
+from surefoot.deploy.ladder import Finding
 from surefoot.deploy.limits import KP, TARGET, TORQUE, Limits
 from surefoot.deploy.safety import Safety
 from surefoot.deploy.settings import HOLDS, LEVELS, STATES, SafetySettings
@@ -221,7 +222,6 @@ def swapped(g):
 def exploded(g):
     if g["action"] is not None:
         g["action"] = g["action"] * 1e4
-    g["policy_time"] = None
 
 
 def nan_action(g):
@@ -674,3 +674,47 @@ def test_the_runtime_path_needs_neither_mujoco_nor_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_the_last_action_did_is_over_when_the_policy_no_longer_drives():
+    robot = Robot()
+    robot.run(20)
+
+    def wild(g):
+        g["action"] = np.full(3, 50.0)
+
+    def no_policy(g):
+        g["action"] = g["policy_time"] = None
+
+    robot.step(wild)
+    assert robot.safety.actions.look(0.0, None)
+    assert robot.run(600, no_policy).state == "ok"
+    assert not robot.safety.actions.look(0.0, None)
+
+
+@pytest.mark.parametrize("kind", ["voltage_target", "joint_torque_target"])
+def test_a_layer_that_fails_drives_nothing_where_the_target_is_the_drive(monkeypatch, kind):
+    act = Action(joints=JOINTS, kind=kind, scale=5.0, clip=(-1.0, 1.0), limits=(-5.0, 5.0))
+    made = contract(action=act, kp=None, kd=None)
+    safety = Safety(made, outputs=JOINTS)
+    wanted = Command(kind=kind, target=np.full(3, 2.0), kp=np.zeros(3), kd=np.zeros(3))
+    still = {
+        "gyro": np.zeros(3),
+        "gravity": np.array([0, 0, -1.0]),
+        "joint_pos": np.array(POSE),
+        "joint_vel": np.zeros(3),
+    }
+    for k in range(50):
+        safety.step(k * DT, Reading(time=k * DT, count=k, values=still), wanted)
+    monkeypatch.setattr(safety.envelope, "look", lambda *_: 1 / 0)
+    ruling = safety.step(50 * DT, Reading(time=50 * DT, count=50, values=still), wanted)
+    assert ruling.command.target.tolist() == [0.0, 0.0, 0.0]
+    assert ruling.state == "damping"
+
+
+def test_a_warning_that_stays_does_not_keep_the_pose_of_long_ago():
+    safety = Safety(CONTRACT, settings(levels={"temperature": "warn"}), outputs=JOINTS)
+    safety.ladder.update(0.0, DT, [Finding("temperature", "a", 99.0, 90.0)])
+    assert safety.ladder.quiet
+    safety.ladder.update(DT, DT, [Finding("tilt", "gravity", 2.0, 1.0)])
+    assert not safety.ladder.quiet

@@ -55,8 +55,10 @@ def export(
     sim = Sim(chosen.robot, worlds=worlds, seed=seed)
     seen = trained_ranges(chosen.policy, chosen.task, sim, seconds=seconds, seed=seed)
     contract = complete(chosen.task.contract(sim), chosen.robot, pd_rate=pd_rate)
-    contract = with_trained(with_e(contract, sim.params, chosen.ranges), seen.low, seen.high)
     config = load_run(run).config
+    if chosen.ranges or config.get("about", {}).get("whole_prior"):
+        contract = with_e(contract, sim.params, chosen.ranges)
+    contract = with_trained(contract, seen.low, seen.high)
     about = {
         "run": {"name": chosen.name, "steps": chosen.steps, "seed": config.get("seed"), "config": config},
         "robot": {"name": chosen.robot.name, "hash": chosen.robot.hash},

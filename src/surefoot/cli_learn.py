@@ -126,7 +126,8 @@ def _train_small(
         world, preset.ppo, run=run, mirror=mirror_of(world),
         steps=preset.steps if steps is None else steps, seed=seed, evaluate=evaluate, every=every,
         stop=passes if until_passing else None, say=tell,
-        randomize=moves, about={"robot": robot, "task": task},
+        randomize=moves,
+        about={"robot": robot, "task": task, "whole_prior": moves.prior == sim.params.prior()},
     )  # fmt: skip
     say(f"{done.steps} transitions, ended by {done.stopped or 'interrupt'}: {run}")
     return 0

@@ -16,7 +16,7 @@ def verify(bundle: BundleFolder, /, *, log: LogFile = None, robot: RobotOption =
     """Check a bundle, and a recorded run of it: names what breaks the contract, and how. Exits with 1 where something does.
 
     Args:
-        bundle: folder made by `surefoot export` or `surefoot import`.
+        bundle: folder made by `surefoot export` or `surefoot import-policy`.
         log: recorded run (.mcap, .npz); its observations, actions and commands are rebuilt, its raw readings checked against physics.
         robot: robot to compare with; the one the bundle names when left out and it is in the library. "none" compares with none.
         json: print the verdict as JSON.

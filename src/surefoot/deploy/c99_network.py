@@ -114,11 +114,21 @@ def _emit(code: Code, node: Any, values: dict[str, np.ndarray], where: str) -> N
     options = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
     kind = node.op_type
     if kind == "Constant":
+        if "value" not in options:
+            raise InputError(f"{where} has a Constant without a tensor, which has no C form here")
         values[node.output[0]] = onnx.numpy_helper.to_array(options["value"])
+    elif kind == "Transpose" and list(options.get("perm", (1, 0))) not in ([1, 0], [1, 0, 2]):
+        raise InputError(f"{where} reorders its numbers (Transpose {list(options['perm'])}), which has no C form here")
+    elif kind == "Reshape" and node.input[1] in values and np.count_nonzero(values[node.input[1]].ravel()[1:] != 1) > 1:
+        raise InputError(f"{where} folds its numbers into a table (Reshape), which has no C form here")
     elif kind in UNARY:
         _unary(code, node, options, where)
     elif kind in BINARY:
         _binary(code, node, values, where)
+    elif kind == "Clip" and ("min" in options or "max" in options):
+        raise InputError(
+            f"{where} clips in the form of an old operator set, which has no C form here: export it with opset 11 or newer"
+        )
     elif kind == "Clip":
         _clip(code, node, values, where)
     elif kind in ("Gemm", "MatMul"):
@@ -195,7 +205,10 @@ def _affine(code: Code, node: Any, values: dict[str, np.ndarray], options: dict[
     weight = weight if options.get("transB", 0) else weight.T
     if weight.ndim != 2 or weight.shape[1] != size:
         raise InputError(f"{where}: a layer of shape {weight.shape} gets {size} numbers")
-    bias = values[node.input[2]].ravel() if len(node.input) > 2 else np.zeros(len(weight))
+    named = node.input[2] if len(node.input) > 2 else ""
+    if named and named not in values:
+        raise InputError(f"{where} has a {node.op_type} whose bias is computed, which has no C form here")
+    bias = values[named].ravel() if named else np.zeros(len(weight))
     W, b = code.constant(weight), code.constant(np.broadcast_to(bias, (len(weight),)))
     out = code.local(node.output[0], len(weight))
     code.lines.append(f"{code.prefix}_affine({len(weight)}, {size}, {W}, {b}, {source}, {out});")

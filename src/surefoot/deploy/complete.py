@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from surefoot.contract import Contract, Range
+from surefoot.contract.terms import positive
 from surefoot.params import Params
 from surefoot.robots import Robot
 
@@ -30,6 +31,7 @@ def complete(contract: Contract, robot: Robot, *, pd_rate: float = 500.0, params
         pd_rate: rate of the inner loop [Hz], rounded up to a whole multiple of the policy's.
         params: bound Params whose ranges become contract.e; left as it is without.
     """
+    pd_rate = positive(pd_rate, "pd_rate")
     motors = {actuator.name: actuator for actuator in robot.actuators}
     own = [motors.get(name) for name in contract.joints]
     positions = contract.action.kind == "joint_pos_target"

@@ -37,6 +37,8 @@ TIMING = ("period", "age", "compute", "safety")
 STATES = ("ok", "freeze", "damping", "stopped")
 STEP = 1e-6
 """Two samples of a channel are at least this far apart [s]."""
+PIPE = 1 << 16
+"""Bytes handed to the pipe at once."""
 BACKLOG = 1 << 26
 """Bytes that may wait for the recorder's process before rows are dropped."""
 READY = 30.0
@@ -144,16 +146,13 @@ class PipePen:
 
     def _send(self, data: bytes) -> None:
         """Put all that waits and `data` into the pipe, as much as it takes now."""
-        if self._waiting:
-            self._waiting += data
-            data = bytes(self._waiting)
-            self._waiting.clear()
+        self._waiting += data
         try:
-            while data:
-                sent = os.write(self._pipe, data)
-                data = data[sent:]
+            while self._waiting:
+                sent = os.write(self._pipe, bytes(self._waiting[:PIPE]))
+                del self._waiting[:sent]
         except BlockingIOError:
-            self._waiting += data
+            pass
         except OSError as error:
             self.failed = self.failed or f"the recorder's process is gone ({error.strerror})"
 
@@ -218,7 +217,7 @@ class Diary:
         self._gains = () if shadow or kind != "joint_pos_target" else tuple(gains)
         for name in self._gains:
             self._declare(name, gains[name], hardware.outputs, role="u")
-        self._declare("timing", "s", TIMING)
+        self._declare("timing", "s", TIMING, nan=True)
         self._declare("safety", "1", ("state", "events"))
 
     @property

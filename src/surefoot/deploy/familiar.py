@@ -59,6 +59,10 @@ class Familiar:
             self._rows[group.name] = (index, middle[index], half[index], group.labels, group.size)
         self.groups = tuple(self._rows)
 
+    def rest(self) -> None:
+        """The policy does not drive any more: what it saw last no longer counts."""
+        self._found = []
+
     def look(self, now: float, observation: Mapping[str, Any] | None) -> list[Finding]:
         """Conditions after this observation; without one, those of the last stay."""
         if observation is None or not self._rows:

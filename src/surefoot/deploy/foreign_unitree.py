@@ -146,13 +146,20 @@ def _action(data: Any, order: tuple[str, ...], where: str) -> Action:
             f"actions of {where} must be one JointPositionAction, it has {kinds!r}: import the policy as plain"
         )
     about = actions["JointPositionAction"]
+    if not isinstance(about, dict):
+        raise InputError(f"JointPositionAction of {where} must be a mapping of scale, offset and clip, got {about!r}")
     ids = about.get("joint_ids")
     if ids is not None and not (isinstance(ids, list) and all(isinstance(i, int) and 0 <= i < len(order) for i in ids)):
         raise InputError(f"joint_ids of the action of {where} must be positions below {len(order)}, got {ids!r}")
     joints = order if ids is None else tuple(order[i] for i in ids)
     clip, limits = about.get("clip"), None
     if clip is not None:
-        ends = np.asarray(clip, dtype=np.float64)
+        try:
+            ends = np.asarray(clip, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"clip of the action of {where} must be {len(joints)} pairs (low, high), got {clip!r}"
+            ) from None
         if ends.shape != (len(joints), 2):
             raise InputError(
                 f"clip of the action of {where} must be {len(joints)} pairs (low, high), got shape {ends.shape}"
@@ -178,12 +185,16 @@ def _observations(data: Any, body: Body, same: Mapping[str, str], where: str) ->
                 f"observation {name!r} of {where} holds {inside}: several inputs or other keys than {', '.join(TERM_KEYS)}"
             )
         params = term.get("params") or {}
+        if not isinstance(params, dict) or not isinstance(params.get("asset_cfg") or {}, dict):
+            raise InputError(f"params of {name!r} in {where}, and asset_cfg in them, must be mappings, got {params!r}")
         meaning = known_as(name, same, where)
         if meaning == "gait_phase":
             period = params.get("period")
             if period is None:
                 raise InputError(f"observation {name!r} of {where} lacks params.period [s]")
-        ids = (params.get("asset_cfg") or {}).get("joint_ids") if isinstance(params, dict) else None
+        ids = (params.get("asset_cfg") or {}).get("joint_ids")
+        if ids is not None and not isinstance(ids, list):
+            raise InputError(f"joint_ids of {name!r} in {where} must be a list of positions, got {ids!r}")
         history = term.get("history_length", 1)
         if not isinstance(history, int):
             raise InputError(f"history_length of {name!r} in {where} must be a whole number, got {history!r}")
@@ -245,10 +256,10 @@ def export_unitree(bundle: Bundle, folder: str | Path, *, motors: Sequence[str] 
         raise InputError(
             f"{strange[0]!r} is a joint of the policy and not among the motors {did_you_mean(strange[0], motors)}"
         )
-    if not set(RANGES) >= {c.name for c in contract.commands}:
+    if contract.commands and tuple(c.name for c in contract.commands) != tuple(RANGES):
         asked = ", ".join(c.name for c in contract.commands)
         raise InputError(
-            f"{FORM} has the commands {', '.join(RANGES)}, this policy has {asked}: it cannot be written so"
+            f"{FORM} has the commands {', '.join(RANGES)} in this order, this policy has {asked}: it cannot be written so"
         )
     own, action = contract.action.joints, contract.action
     order = (*own, *(j for j in contract.joints if j not in own))
@@ -271,11 +282,11 @@ def export_unitree(bundle: Bundle, folder: str | Path, *, motors: Sequence[str] 
         },
         "observations": _terms(group, contract, order),
     }
-    folder = Path(folder)
-    write_text(folder / "params" / "deploy.yaml", write_yaml(data))
+    folder, text, policy = Path(folder), write_yaml(data), foreign_names(bundle)
+    write_text(folder / "params" / "deploy.yaml", text)
     (folder / "exported").mkdir(parents=True, exist_ok=True)
     with replacing(folder / "exported" / "policy.onnx") as temporary:
-        temporary.write_bytes(foreign_names(bundle))
+        temporary.write_bytes(policy)
     return folder
 
 

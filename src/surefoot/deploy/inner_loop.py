@@ -118,9 +118,10 @@ class Runtime:
         self._patience = wall.monotonic() + self.plan.wait  # of a robot in lockstep
         self._since, self._phase, self._due = self._now, 0, 0
         self._ran: float | None = None  # when the policy last ran, while it drives
+        self._grave = ""  # the last thing the safety layer said that was more than a warning
         self._frozen = 0.0  # how long the safety layer has held the robot still
         self._target = self.motions.pose if self.motions.positions else np.zeros(n)
-        self._from, self._duration = self._target, 0.0
+        self._from, self._duration, self._gather = self._target, 0.0, 0.0
         self._squares, self._scored = np.zeros(n), 0
         self._ending: tuple[str, str] | None = None
         self._closed, self._told, self._shown = False, 0, False
@@ -133,17 +134,22 @@ class Runtime:
         return not self.ended
 
     def ask(self, command: Asked) -> None:
-        """Ask something else of the policy from its next step on; values must lie in the training range."""
-        self.thinker.ask(command)
+        """Ask something else of the policy from its next step on; values must lie in the training range.
+
+        Once the run's time is over nothing can be asked any more: the robot halts.
+        """
+        if self.stage not in (HALT, SIT_DOWN, STOP):
+            self.thinker.ask(command)
 
     def stop(self, reason: str) -> None:
         """The operator's stop: the safety layer takes over for good, and the run ends when it has."""
-        if self.running and self._ending is None:
+        finishing = self._ending is not None and self._ending[0] == FINISHED
+        if self.running and self.stage != STOP and (self._ending is None or finishing):
             self._ending = OPERATOR, reason
             self.safety.stop(reason)
             if self.shadow or self.stage == WAIT:
                 self._finish()
-            elif self.stage != STOP:
+            else:
                 self._enter(STOP)
 
     def tick(self, missed: int = 0, *, overrun: bool = False) -> bool:
@@ -174,7 +180,7 @@ class Runtime:
         self._closed = True
         try:
             if not self.shadow:
-                self.hardware.stop()
+                self._stop_motors()
         finally:
             if isinstance(error, KeyboardInterrupt):
                 self._ending = OPERATOR, "stopped at once"
@@ -186,6 +192,14 @@ class Runtime:
             if self.diary is not None:
                 self._note(ended=self.ended, reason=self.reason)
                 self.diary.close()
+
+    def _stop_motors(self) -> None:
+        """Damp them, also when somebody presses Ctrl-C once more while that is done."""
+        try:
+            self.hardware.stop()
+        except KeyboardInterrupt:
+            self.hardware.stop()
+            raise
 
     def __enter__(self) -> "Runtime":
         return self
@@ -237,8 +251,9 @@ class Runtime:
         previous, self.reading = self.reading, reading
         if self.shadow and self.stage == POLICY and previous is not None:
             off = self._target - self._told_by_other(reading)
-            self._squares += off * off
-            self._scored += 1
+            if np.isfinite(off).all():
+                self._squares += off * off
+                self._scored += 1
         bad = next((s for s in self.sources if not np.isfinite(reading.values[s]).all()), "")
         if bad:
             self._good_in_row, self._trouble = 0, f"channel {bad!r} holds values that are not numbers"
@@ -313,7 +328,7 @@ class Runtime:
         if self.stage in ACTING:
             return motions.policy(math.inf if self.stage == HALT else since, self._target)
         if self.stage == SIT_DOWN:
-            return motions.sit_down(since, self._from, self._duration)
+            return motions.sit_down(since, self._from, (self._gather, self._duration))
         return motions.limp()
 
     def _write(self, command: Command) -> None:
@@ -331,7 +346,10 @@ class Runtime:
         self.state = ruling.state
         for event in ruling.events:
             self.event_count += 1
-            if len(self.events) < KEPT:
+            grave = event.severity != "warn"
+            if grave:
+                self._grave = event.sentence
+            if len(self.events) < (2 * KEPT if grave else KEPT):
                 self.events.append(f"{event.time - self._began:.3f} s: {event.sentence}")
                 self.say(f"{self.stage}: {event.sentence}")
 
@@ -362,11 +380,10 @@ class Runtime:
         elif getattr(self.hardware, "finished", False):
             self._ending = FINISHED, "the recording is over"
             self._finish()
-        elif (state in LAST or self._frozen > self.plan.frozen) and not self.shadow:
-            self._ending = (
-                SAFETY,
-                self.events[-1].partition(": ")[2] if self.events else f"the safety layer is in {state}",
-            )
+        elif (
+            state in LAST or self._frozen > self.plan.frozen or (state == "freeze" and self._over(since))
+        ) and not self.shadow:
+            self._ending = SAFETY, self._grave or f"the safety layer is in {state}"
             if state == "freeze":
                 self.safety.stop(f"frozen for {self.plan.frozen:g} s")
             self._enter(STOP)
@@ -387,6 +404,12 @@ class Runtime:
         elif self.stage == SIT_DOWN and since >= self._duration:
             self._enter(STOP)
 
+    def _over(self, since: float) -> bool:
+        """Whether the last stage before the stop has had its time."""
+        if self.stage == SIT_DOWN:
+            return since >= self._duration
+        return self.stage == POLICY and not self.motions.positions and since >= self.seconds
+
     def _enter(self, stage: str) -> None:
         """Begin a stage at the next tick."""
         self.stage, self._since = stage, self._now + (1 / self.rate if self.ticks else 0.0)
@@ -402,9 +425,10 @@ class Runtime:
             self.thinker.ask({})
         elif stage == SIT_DOWN:
             self._from = self._target
-            self._duration = self.plan.sit_down
+            self._duration, self._gather = self.plan.sit_down, 0.0
             if motions.crouch is not None:
-                self._duration = self.plan.gather + motions.duration(motions.pose, motions.crouch, self.plan.sit_down)
+                self._gather = motions.duration(self._from, motions.pose, self.plan.gather)
+                self._duration = self._gather + motions.duration(motions.pose, motions.crouch, self.plan.sit_down)
         elif stage == STOP:
             crouching = self.state != "ok" or (self._ending is not None and self._ending[0] == OPERATOR)
             self._duration = self.plan.settle

@@ -112,8 +112,8 @@ class Ladder:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is being watched: no condition now or a moment ago."""
-        return not self._held
+        """Whether nothing that could do more than warn is being watched: no such condition now or a moment ago."""
+        return not any(self._levels.get(check, 2) for check in self._held)
 
     def update(self, now: float, dt: float, findings: list[Finding]) -> tuple[Event, ...]:
         """Move on by one step of dt [s] with the conditions that are there; returns what is new."""

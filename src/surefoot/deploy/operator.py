@@ -44,8 +44,15 @@ class Operator:
 
     def __enter__(self) -> "Operator":
         if self._signals:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._signal)
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+                if hasattr(signal, name):
+                    number = getattr(signal, name)
+                    self._before[number] = signal.signal(number, self._signal)
+            # A suspended loop would leave the motors with their last command.
+            for name in ("SIGTSTP", "SIGTTIN"):
+                if hasattr(signal, name):
+                    number = getattr(signal, name)
+                    self._before[number] = signal.signal(number, signal.SIG_IGN)
         if self._keys or self._file is not None:
             self._thread = threading.Thread(target=self._look, name="operator", daemon=True)
             self._thread.start()
@@ -62,7 +69,7 @@ class Operator:
         self._count += 1
         name = signal.Signals(number).name
         self.asked = self.asked or ("Ctrl-C" if name == "SIGINT" else name)
-        if self._count > 1:
+        if self._count == 2:
             raise KeyboardInterrupt(name)
 
     def _look(self) -> None:

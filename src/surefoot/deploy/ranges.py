@@ -4,6 +4,7 @@ The policy drives many worlds with drawn e and drawn commands; in every second w
 The range is exact over what was run: it is a smallest box, not a distribution.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,8 @@ def trained_ranges(
         e: what e is drawn from; the sim's own Params when left out.
         seed: of starts, commands, e and noise.
     """
+    if not 0.0 < seconds < math.inf:
+        raise InputError(f"ranges are measured over a time above 0 s, got {seconds!r}")
     from surefoot.learn.threads import torch_threads
     from surefoot.tasks import World
 

@@ -177,6 +177,9 @@ class Safety:
         now, dt, found = self._clock(now, policy_time)
         seen, readings = self.readings.look(now, reading, self._told), self.readings
         q, dq = (readings.q, readings.dq) if self._all else (readings.q[self._at], readings.dq[self._at])
+        if policy_time is None and action is None and observation is None:
+            self.actions.rest()
+            self.familiar.rest()
         acted = self.actions.look(now, action)
         rows, asked = self.commands.look(now, wanted, q, dq, policy_time is not None)
         body = self.envelope.look(now, readings)
@@ -297,6 +300,6 @@ class Safety:
             self.ladder.level = 2
         time = float(now) if isinstance(now, NUMBER) else math.nan
         rows = np.zeros((5, len(self.outputs)))
-        rows[TARGET] = self._sent
+        rows[TARGET] = self._sent if self.limits.positions else self._rest
         command = wanted if self.observe_only else self._command(rows)
         return Ruling(command=command, state=self.ladder.state, events=(event(time, found, "damping"),))

@@ -141,9 +141,9 @@ class Motions:
         """Whether the policy does not yet decide alone, `t` [s] after its start."""
         return self.positions and t < self.plan.blend
 
-    def sit_down(self, t: float, start: np.ndarray, duration: float) -> Command:
-        """From `start` (n,) over the default pose to the crouch in `duration` [s]; without a crouch, kp is let go."""
-        first = self.plan.gather
+    def sit_down(self, t: float, start: np.ndarray, times: tuple[float, float]) -> Command:
+        """From `start` (n,) over the default pose to the crouch; without a crouch, kp is let go. `times` [s]: at the pose, at the end."""
+        first, duration = times
         if self.crouch is not None and t < first:
             return self.hold(start + smooth(t / first) * (self.pose - start))
         if self.crouch is not None:

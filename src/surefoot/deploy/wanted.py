@@ -72,6 +72,10 @@ class Actions:
         margin = settings.action_margin * (high - low)
         return low - margin, high + margin
 
+    def rest(self) -> None:
+        """The policy does not drive any more: what its last action did is over."""
+        self._found, self._last = [], None
+
     def look(self, now: float, action: Any) -> list[Finding]:
         """Conditions after this action; without one, those of the last stay."""
         if action is None:

@@ -72,7 +72,7 @@ class TwinClient:
         assert process is not None
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], STARTING)
-        words = process.stdout.readline().split() if ready else []
+        words = process.stdout.readline().strip().split(" ", 2) if ready else []
         if len(words) < 3 or words[0] != "ready":
             said = self._last_words() if ready else f"it did not start within {STARTING:g} s"
             raise InputError(f"the stand-in robot does not start: {said}")
@@ -80,10 +80,11 @@ class TwinClient:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.connect(words[2])
             return Line(sock)
-        sock = socket.create_connection(("127.0.0.1", int(words[2])), timeout=5.0)
+        port, token = words[2].split()
+        sock = socket.create_connection(("127.0.0.1", int(port)), timeout=5.0)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line = Line(sock)
-        line.send(TOKEN, words[3].encode())
+        line.send(TOKEN, token.encode())
         return line
 
     def _introduce(self, line: Line) -> None:

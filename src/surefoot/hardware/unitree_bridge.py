@@ -96,7 +96,8 @@ class Bridge:
             if "joint_temperature" in self._places
             else ROOM
         )
-        slots["temperature"] = np.clip(np.round(heat), 0, 255) if slots["temperature"].ndim == 1 else np.round(heat)
+        heat = np.round(np.broadcast_to(heat, n))
+        slots["temperature"] = np.clip(heat, 0, 255) if slots["temperature"].ndim == 1 else heat[:, None]
         imu["quaternion"], imu["gyroscope"], imu["accelerometer"] = values["quat"], values["gyro"], values["accel"]
         imu["rpy"] = _rpy(values["quat"])
         state["tick"] = round(reading.time * 1e3) % 2**32
