@@ -136,7 +136,7 @@ def teach(
     world = World(
         lesson.task, sim, e=sim.params.prior() if e is None else e, seed=seed, commands=commands, redraw=redraw
     )
-    about = {"robot": sim.robot.name, "task": "velocity", "contract": world.contract.hash}
+    about: dict[str, Any] = {"robot": sim.robot.name, "task": "velocity", "contract": world.contract.hash}
     about["whole_prior"] = e is None or e == sim.params.prior()
     if sim.built.terrain is not None:
         about |= {"ground": "rough", "scan": lesson.task.scan}
