@@ -2,7 +2,9 @@
 
 import importlib
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from surefoot import cli
@@ -10,8 +12,11 @@ from surefoot.bench import killed
 from surefoot.bench.deploy import PARTS
 from surefoot.contract import Contract
 from surefoot.deploy import load_bundle, shipped
+from surefoot.deploy.verify import verify
 from surefoot.errors import InputError
 from surefoot.hardware import read_truth
+from surefoot.logs import read_log
+from surefoot.robots import load
 
 
 def test_shipped_bundles_load_by_name_and_say_where_they_come_from():
@@ -36,6 +41,18 @@ def test_the_shipped_policy_walks_on_the_nominal_twin_and_its_log_verifies(tmp_p
     assert [name for name, _ in outcome["stages"]][-4:] == ["policy", "halt", "sit-down", "stop"]
     assert cli.run(["verify", "go2-walk", "--log", str(log)]) == 0
     assert "nothing wrong was found" in capsys.readouterr().out
+    whole = log.read_bytes()
+    for share in (0.02, 0.1, 0.4):
+        cut = tmp_path / f"cut{share}.mcap"
+        cut.write_bytes(whole[: int(share * len(whole))])
+        assert cli.run(["verify", "go2-walk", "--log", str(cut)]) == 0
+        assert "not checked" in capsys.readouterr().out
+    good = read_log(log)
+    values = np.array(good["action"].values)
+    values[50:53, 2] = np.nan
+    broken = replace(good, channels=tuple(replace(c, values=values) if c.name == "action" else c for c in good))
+    found = verify(load_bundle("go2-walk"), broken, load("go2")).findings
+    assert [(f.term, f.kind) for f in found] == [("action", "not finite")]
 
 
 @pytest.mark.slow
@@ -53,14 +70,10 @@ def test_a_policy_driven_with_the_legs_swapped_is_named(tmp_path, capsys):
     ]
     assert cli.run(["deploy", "go2-walk", *words, "--record", str(log)]) == 0
     capsys.readouterr()
-    from surefoot.logs import read_log
-
     good = read_log(log)
     joint_pos = good["joint_pos"]
     swapped = [c.replace("FL", "x").replace("FR", "FL").replace("x", "FR") for c in joint_pos.columns]
     order = [joint_pos.columns.index(c) for c in swapped]
-    from dataclasses import replace
-
     bad = replace(
         good, channels=tuple(replace(c, values=c.values[:, order]) if c.name == "joint_pos" else c for c in good)
     )

@@ -141,7 +141,7 @@ def check_sent(run: Run, notes: Notes) -> None:
         )
         return
     places = [contract.joints.index(j) for j in outputs]
-    raw = np.nan_to_num(run.actions)
+    raw = run.actions
     time = run.since * contract.control_dt
     target = action(contract, raw, time)[:, places]
     given = sent.values[:, [sent.columns.index(j) for j in outputs]][rows]
@@ -177,6 +177,8 @@ def _driven(run: Run, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Left out: before the first and long after the last action, where the safety layer acted, and while the gains were ramped.
     """
+    if not len(run.t):
+        return np.zeros(0, dtype=int), np.zeros(0, dtype=int)
     index = np.searchsorted(run.t, t + 1e-6, side="right") - 1
     ok = index >= 0
     ok &= t - run.t[np.maximum(index, 0)] < 1.5 * run.dt

@@ -112,6 +112,8 @@ def _group(texts: Mapping[str, str], body: Body, same: Mapping[str, str], width:
             raise InputError(
                 f"{where} observes a command ({name!r}) and does not say its range: give commands, such as vx=-1:1:m/s"
             )
+        if not isinstance(steps, float) or not steps.is_integer():
+            raise InputError(f"{where}: the history of {name!r} must be a whole number of steps, it says {steps!r}")
         if steps > 1 and not flattened:
             raise InputError(
                 f"{where}: the history of {name!r} is not flattened, such an observation cannot be built here"

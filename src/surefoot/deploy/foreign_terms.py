@@ -100,10 +100,12 @@ def _numbers(value: Any, size: int, what: str) -> np.ndarray:
 def _clip(clip: Any, factors: np.ndarray, name: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     if clip is None:
         return None
+    if np.ndim(clip) != 1:
+        raise InputError(f"clip of term {name!r} must be a pair (low, high), the file has {clip!r}")
     ends = _numbers(clip, 2, f"clip of term {name!r}")
     if np.all(np.isinf(ends)):
         return None
-    ends = np.nan_to_num(ends, nan=np.nan, posinf=FAR, neginf=-FAR)
+    ends = np.clip(ends, -FAR, FAR)
     both = np.clip(ends[:, None] * factors, -FAR, FAR)
     return tuple(both.min(axis=0).tolist()), tuple(both.max(axis=0).tolist())
 

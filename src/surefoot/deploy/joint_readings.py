@@ -59,10 +59,14 @@ class Joints:
         return Joints(**{name: None if x is None else change(x) for name, x in arrays.items()}, **others)
 
 
+FEWEST, SHORTEST = 20, 0.3
+"""Samples and time [s] of joint_pos below which nothing can be said about motion."""
+
+
 def joints_of(run: Run) -> Joints | None:
-    """The joints that every joint channel of the log has, in the contract's order; None without joint_pos."""
+    """The joints that every joint channel of the log has, in the contract's order; None without enough of joint_pos."""
     log, contract = run.log, run.contract
-    if "joint_pos" not in log or len(log["joint_pos"]) < 20:
+    if "joint_pos" not in log or len(log["joint_pos"]) < FEWEST or np.ptp(log["joint_pos"].t) < SHORTEST:
         return None
     names = tuple(j for j in contract.joints if j in log["joint_pos"].columns)
     if not names:

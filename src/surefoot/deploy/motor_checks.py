@@ -12,6 +12,8 @@ from surefoot.deploy.compare import DEGREES, number, order_in_words
 from surefoot.deploy.findings import Notes, listed
 from surefoot.deploy.joint_readings import WINDOW, Joints
 
+SOME = 20
+"""Samples beside the longest lag that a comparison with the targets needs."""
 LAGS = 0.08
 """[s] Largest delay between a target and the joint that follows it."""
 SPEED = 0.15
@@ -42,9 +44,13 @@ def _slopes(joints: Joints) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _corr(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Correlations of the columns of a with those of b about zero, (ka, kb)."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.nan_to_num((a.T @ b) / np.sqrt(np.outer((a * a).sum(0), (b * b).sum(0))))
+    """Correlations of the columns of a with those of b about zero, (ka, kb); 0 with a column that does not move."""
+    return _over(a.T @ b, np.sqrt(np.outer((a * a).sum(0), (b * b).sum(0))))
+
+
+def _over(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a / b, 0 where b is 0."""
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
 
 
 def check_speed(joints: Joints, stuck: set[str], notes: Notes) -> None:
@@ -123,9 +129,7 @@ def _speed_cause(
 
 def _factor(read: np.ndarray, rise: np.ndarray) -> np.ndarray:
     """read ≈ factor · rise per column, with noise in both: ratio of sizes, sign of the correlation."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.sqrt((read**2).sum(0) / (rise**2).sum(0))
-    return np.nan_to_num(ratio) * np.sign(np.diag(_corr(read, rise)))
+    return np.sqrt(_over((read**2).sum(0), (rise**2).sum(0))) * np.sign(np.diag(_corr(read, rise)))
 
 
 def _lag(rise: np.ndarray, read: np.ndarray, joints: Joints) -> tuple[int, float]:
@@ -151,6 +155,10 @@ def check_motor(joints: Joints, notes: Notes) -> None:
     if notes.blames("joint_pos"):
         notes.unchecked.append("joint_torque: the motors' gains, joint_pos is wrong already")
         return
+    told = int((np.isfinite(joints.u) & np.isfinite(joints.tau)).any(axis=1).sum())
+    if told < joints.samples(LAGS) + SOME:
+        notes.unchecked.append(f"joint_torque: the motors' gains, only {told} samples have a target and a torque")
+        return
     kd = np.zeros_like(joints.kp) if joints.kd is None else joints.kd
     dq = joints.slope
     fits = []
@@ -164,7 +172,7 @@ def check_motor(joints: Joints, notes: Notes) -> None:
             corr = (a * b).sum(0) / np.sqrt((a * a).sum(0) * (b * b).sum(0))
             gain = (a * b).sum(0) / (a * a).sum(0)
         fits.append((np.nanmean(np.abs(corr)), corr, gain, np.sqrt((a * a).mean(0))))
-    _, corr, gain, size = max(fits, key=lambda fit: np.nan_to_num(fit[0]))
+    _, corr, gain, size = max(fits, key=lambda fit: fit[0] if np.isfinite(fit[0]) else -1.0)
     use = np.isfinite(corr) & (size > LOAD)
     if not use.any() or np.nanmean(np.abs(corr[use])) < 0.5:
         notes.unchecked.append("joint_torque: it hardly follows the motors' law, so their gains cannot be told")

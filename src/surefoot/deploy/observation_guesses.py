@@ -193,7 +193,6 @@ def _actions(run: Run, group: Group) -> Iterator[Guess]:
     raw = run.actions
     if raw is None:
         return
-    raw = np.nan_to_num(raw)
     contract, terms = run.contract, run.contract.action
     index = [contract.joints.index(j) for j in terms.joints]
     time = np.maximum(run.since, 0) * contract.control_dt

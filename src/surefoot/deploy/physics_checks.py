@@ -13,8 +13,8 @@ import numpy as np
 from surefoot.contract.channels import label
 from surefoot.deploy.compare import order_in_words
 from surefoot.deploy.findings import Notes, listed
-from surefoot.deploy.joint_readings import Joints, joints_of
-from surefoot.deploy.motor_checks import LAGS, check_motor, check_speed
+from surefoot.deploy.joint_readings import FEWEST, SHORTEST, Joints, joints_of
+from surefoot.deploy.motor_checks import LAGS, SOME, check_motor, check_speed
 from surefoot.deploy.recorded_run import Run
 
 CLEARER = 0.5
@@ -33,7 +33,9 @@ def check_joints(run: Run, notes: Notes) -> None:
     """Order, sign, unit, speed, motor law and life of the joint readings."""
     joints = joints_of(run)
     if joints is None:
-        notes.unchecked.append("joint readings: the log has no joint_pos of 20 samples or more")
+        notes.unchecked.append(
+            f"joint readings: the log has no joint_pos of {FEWEST} samples and {SHORTEST:g} s or more"
+        )
         return
     stuck = _check_stuck(joints, notes)
     if joints.u is None:
@@ -122,7 +124,7 @@ def _costs(joints: Joints, lag: int) -> _Costs:
     load = np.zeros_like(plain)
     if joints.tau is not None and joints.kp is not None:
         damp = 0.0 if joints.kd is None else joints.kd * joints.slope[lag:]
-        load = (np.nan_to_num(joints.tau[lag:]) + damp) / np.where(joints.kp > 0, joints.kp, np.inf)
+        load = (joints.tau[lag:] + damp) / np.where(joints.kp > 0, joints.kp, np.inf)
     out = []
     for sign in (1.0, -1.0):
         kinds = [sign * plain, sign * (plain + load), sign * plain + load] if load.any() else [sign * plain]
@@ -142,12 +144,17 @@ def _check_followed(joints: Joints, stuck: set[str], notes: Notes) -> None:
         return
     thin = joints.only(use).thinned()
     assert thin.u is not None
-    names = np.array(thin.names)
+    names, most = np.array(thin.names), thin.samples(LAGS)
+    told = int((np.isfinite(thin.u) & np.isfinite(thin.q)).all(axis=1).sum())
+    if told < most + SOME:
+        notes.unchecked.append(
+            f"joint_pos: order and sign against the targets, of which only {told} samples can be compared"
+        )
+        return
     if np.nanmax(np.nanstd(thin.u, axis=0)) < 0.02:
         notes.unchecked.append("joint_pos: order and sign against the targets, which hardly moved")
     if _in_degrees(thin, notes):
         return
-    most = thin.samples(LAGS)
     costs = min((_costs(thin, lag) for lag in range(0, most + 1, max(1, most // 8))), key=lambda c: c.least)
     own, turned = np.diag(costs.plus), np.diag(costs.minus)
     flip = (turned < CLEARER * own) & (own > APART) & (turned < 2 * costs.steady + 0.02)

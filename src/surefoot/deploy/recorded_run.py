@@ -139,7 +139,7 @@ class Run:
         """What the builder is given for a source at the policy's steps, (K, k)."""
         if source == "last_action":
             last = self.last_actions
-            return np.zeros((len(self.t), len(self.contract.action.joints))) if last is None else np.nan_to_num(last)
+            return np.zeros((len(self.t), len(self.contract.action.joints))) if last is None else last
         if source == "command":
             return np.zeros((len(self.t), len(self.contract.commands))) if self.commands is None else self.commands
         return self.at(source, self.t)
