@@ -22,6 +22,8 @@ G = 9.81
 """[m/s²]"""
 WINDOW = 0.06
 """[s] Over which rotations are compared."""
+SETTLED = 2.5
+"""[s] Of readings that a comparison needs: in its first seconds the robot's own attitude filter is still settling."""
 TURNING = 0.05
 """[rad/s] rms turning rate below which a gyro cannot be judged."""
 GOOD, BAD = 0.55, 0.75
@@ -84,7 +86,11 @@ def check_imu(run: Run, notes: Notes) -> None:
         return
     _check_still(imu, notes)
     _check_size(imu, notes)
-    if imu.quat is not None:
+    if imu.t[-1] - imu.t[0] < SETTLED:
+        notes.unchecked.append(
+            f"imu: gyro, attitude and gravity against each other, the log has {imu.t[-1] - imu.t[0]:.2g} s of {SETTLED:g} s"
+        )
+    elif imu.quat is not None:
         _check_gravity(imu, notes)
         _check_quat(imu, notes)
     elif imu.gravity is not None:
