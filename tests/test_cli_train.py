@@ -15,7 +15,7 @@ def taught(monkeypatch):
 
     def teach(sim, lesson, **options):
         calls.append(options | {"params": sim.params})
-        return SimpleNamespace(steps=0, stopped="steps")
+        return SimpleNamespace(steps=0, stopped="steps", folder="run")
 
     monkeypatch.setattr("surefoot.learn.walking.teach", teach)
     return calls

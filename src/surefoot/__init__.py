@@ -23,6 +23,7 @@ _NAMES = {
     "learn": "PPO Mirror Policy Run load_run train",
     "learn.walking": "Lesson LESSONS teach",
     "randomize": "ADR Cvar Doraemon Fixed Redraw Widening legged",
+    "identify": "Fit identify load_fit",
     "evaluate": "film survey walk",
     "errors": "InputError",
 }
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from surefoot.evaluate import film as film
     from surefoot.evaluate import survey as survey
     from surefoot.evaluate import walk as walk
+    from surefoot.identify import Fit as Fit
+    from surefoot.identify import identify as identify
+    from surefoot.identify import load_fit as load_fit
     from surefoot.learn import PPO as PPO
     from surefoot.learn import Mirror as Mirror
     from surefoot.learn import Policy as Policy

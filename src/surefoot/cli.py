@@ -12,6 +12,8 @@ from pathlib import Path
 import tyro
 
 from surefoot.cli_deploy import export, export_as, import_policy
+from surefoot.cli_excite import excite
+from surefoot.cli_identify import gap, identify
 from surefoot.cli_learn import evaluate, train
 from surefoot.cli_logs import log_convert, log_info, replay
 from surefoot.cli_robots import params_check, params_list, robot_check, robot_list, robot_strip
@@ -151,6 +153,8 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "log info": log_info,
     "log convert": log_convert,
     "replay": replay,
+    "gap": gap,
+    "identify": identify,
     "train": train,
     "evaluate": evaluate,
     "export": export,
@@ -158,6 +162,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "import-policy": import_policy,
     "verify": verify,
     "deploy": deploy,
+    "excite": excite,
     "reality list": reality_list,
     "reality draw": reality_draw,
     "bench": bench,

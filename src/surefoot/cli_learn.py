@@ -19,11 +19,12 @@ def train(
     run: Path,
     steps: int | None = None,
     seed: int = 0,
-    every: int = 200_000,
+    every: int | None = None,
     until_passing: bool = True,
     task: str = "",
     rough: bool = False,
     scan: bool = False,
+    engine: str = "cpu",
     randomize: Literal["own", "fixed", "widening", "adr", "doraemon", "cvar", "none"] = "own",
     redraw: tuple[str, ...] = (),
     redraw_every: float = 3.0,
@@ -35,12 +36,13 @@ def train(
         run: folder of the run; a run that was interrupted goes on from its last checkpoint.
         steps: most transitions; the robot's own number when left out.
         seed: of starts, commands, noise, e and networks.
-        every: transitions between two judgements.
+        every: transitions between two judgements; 200 000, or 500 steps of every world on a GPU.
         until_passing: stop as soon as it walks (on rough ground: as soon as 75 % of the worlds survive, 90 % with a scan), or
             nine of ten episodes succeed.
         task: where a robot has two: hover or track for crazyflie; its first one when left out.
         rough: on steps up to 8 cm and slopes up to 15 degrees, easy ground and small commands first.
         scan: on rough ground, let the policy see a height scan.
+        engine: cpu, or cuda for a GPU (extra `gpu`), where go2 and g1 learn in thousands of worlds and g1 moves all its joints.
         randomize: how p(e) moves: as the robot's lesson has it (own), not at all, wider by success, bound by bound, as wide as
             success allows, towards the worst worlds; or none: the nominal e in every world.
         redraw: Params that also change within an episode, such as push or command_delay.
@@ -48,42 +50,65 @@ def train(
     """
     if (rough or scan) and (randomize != "own" or redraw):
         raise InputError("rough ground has a schedule of its own: leave out --randomize and --redraw")
+    from surefoot.learn.distributed import Alone, joined
+
+    group = joined() or Alone()
     if rough or scan:
-        return _train_rough(robot, run, steps, (seed, every), until_passing, scan)
+        return _train_rough(robot, run, steps, (seed, every), until_passing, scan, engine, group)
     from dataclasses import replace
 
     from surefoot.evaluate import walk
     from surefoot.learn.presets import PRESETS
-    from surefoot.learn.walking import LESSONS, teach
+    from surefoot.learn.walking import LESSONS, lesson_on, teach
     from surefoot.randomize import Redraw, schedule
     from surefoot.robots import load
     from surefoot.sim import Sim
 
-    again = Redraw(redraw, redraw_every, seed=seed) if redraw else None
+    again = Redraw(redraw, redraw_every, seed=group.seed(seed)) if redraw else None
     choose(robot, [*LESSONS, *PRESETS], "a robot with a task")
     if robot not in LESSONS:
-        return _train_small(robot, task, run, steps, (seed, every), until_passing, randomize, again)
+        if engine != "cpu":
+            raise InputError(f"{robot} is too small a robot for a GPU: leave out --engine {engine}")
+        return _train_small(robot, task, run, steps, (seed, every or EVERY), until_passing, randomize, again, group)
     if task not in ("", "velocity"):
         raise InputError(f"{robot} has one task, 'velocity', not {task!r}: leave out --task")
-    lesson = LESSONS[robot]
+    lesson = lesson_on(engine, robot)
     lesson = replace(lesson, steps=lesson.steps if steps is None else steps)
     loaded = load(robot)
-    sim, judged = Sim(loaded, worlds=lesson.worlds, seed=seed), Sim(loaded, worlds=256, seed=999)
+    sim = Sim(loaded, worlds=lesson.worlds, engine=engine, seed=group.seed(seed))
+    judged = Sim(loaded, worlds=256, engine=engine, seed=999)
+    every = every or (EVERY if engine == "cpu" else 500 * lesson.worlds)
     found = []
 
     def evaluate(policy) -> dict[str, float]:
-        found.append(walk(lesson.task, judged, policy.play(), e=judged.params.prior()))
+        found.append(walk(lesson.task, judged, _there(policy, judged).play(), e=judged.params.prior()))
         tell(f"\n{found[-1]}")
         return {"survival": found[-1].survival, "speed_error": found[-1].speed_error, "walks": float(found[-1].walks)}
 
     stop = (lambda _record: bool(found) and found[-1].walks) if until_passing else None
     name, tuned = (lesson.randomize, lesson.moves) if randomize == "own" else (randomize, {})
-    moves = schedule(name, sim.params.prior(), worlds=lesson.worlds, **tuned)
+    moves = schedule(name, sim.params.prior(), worlds=lesson.worlds * group.size, **tuned)
     done = teach(
         sim, lesson, run=run, seed=seed, evaluate=evaluate, every=every, stop=stop, say=tell, e=moves.prior, randomize=moves,
-        redraw=again,
+        redraw=again, group=group,
     )  # fmt: skip
-    say(f"{done.steps} transitions, ended by {done.stopped or 'interrupt'}: {run}")
+    return _end(done, group)
+
+
+EVERY = 200_000
+
+
+def _there(policy: Any, sim: Any) -> Any:
+    """The policy on the device that the Sim's worlds are on."""
+    device = getattr(sim, "device", None)
+    return policy if device is None else type(policy).from_arrays(policy.to_arrays(), device=device)
+
+
+def _end(done: Any, group: Any) -> int:
+    """What is said after a training, once for all its processes."""
+    if group.first:
+        say(f"{done.steps} transitions, ended by {done.stopped or 'interrupt'}: {done.folder}")
+    group.close()
     return 0
 
 
@@ -96,6 +121,7 @@ def _train_small(
     until_passing: bool,
     randomize: str,
     redraw: Any,
+    group: Any,
 ) -> int:
     """`train` of a robot without legs; `numbers` are the seed and the transitions between two judgements."""
     from surefoot.evaluate import judge
@@ -109,8 +135,10 @@ def _train_small(
 
     loaded, judged_task = task_of(robot, task)
     preset, (seed, every) = settings(robot), numbers
-    sim, judged = Sim(loaded, worlds=preset.worlds, seed=seed), Sim(loaded, worlds=256, seed=999)
-    moves = schedule("fixed" if randomize == "own" else randomize, sim.params.prior(), worlds=preset.worlds)
+    sim, judged = Sim(loaded, worlds=preset.worlds, seed=group.seed(seed)), Sim(loaded, worlds=256, seed=999)
+    moves = schedule(
+        "fixed" if randomize == "own" else randomize, sim.params.prior(), worlds=preset.worlds * group.size
+    )
     found = []
 
     def evaluate(policy) -> dict[str, float]:
@@ -121,49 +149,55 @@ def _train_small(
     def passes(_record) -> bool:
         return bool(found) and found[-1].summary["success"].value >= 0.9
 
-    world = World(preset.task(judged_task), sim, e=moves.prior, seed=seed, redraw=redraw)
+    world = World(preset.task(judged_task), sim, e=moves.prior, seed=group.seed(seed), redraw=redraw)
     done = learn(
         world, preset.ppo, run=run, mirror=mirror_of(world),
         steps=preset.steps if steps is None else steps, seed=seed, evaluate=evaluate, every=every,
         stop=passes if until_passing else None, say=tell,
-        randomize=moves,
+        randomize=moves, group=group,
         about={"robot": robot, "task": task, "whole_prior": moves.prior == sim.params.prior()},
     )  # fmt: skip
-    say(f"{done.steps} transitions, ended by {done.stopped or 'interrupt'}: {run}")
-    return 0
+    return _end(done, group)
 
 
 def _train_rough(
-    name: str, run: Path, steps: int | None, numbers: tuple[int, int], until_passing: bool, scan: bool
+    name: str,
+    run: Path,
+    steps: int | None,
+    numbers: tuple[int, int | None],
+    until_passing: bool,
+    scan: bool,
+    engine: str,
+    group: Any,
 ) -> int:
     """`train` on rough ground; `numbers` are the seed and the transitions between two judgements."""
     from dataclasses import replace
 
     from surefoot.evaluate import rough_walk
-    from surefoot.learn.walking import rough, teach
+    from surefoot.learn.walking import lesson_on, rough, teach
     from surefoot.randomize import Levels
     from surefoot.robots import load
     from surefoot.sim import Sim
     from surefoot.tasks import Commands
 
-    made, (seed, every) = rough(load(name), scan=scan), numbers
+    made, (seed, every) = rough(load(name), scan=scan, lesson=lesson_on(engine, name)), numbers
     lesson = replace(made.lesson, steps=made.lesson.steps if steps is None else steps)
-    sim = Sim(made.robot, made.params, worlds=lesson.worlds, seed=seed)
-    judged = Sim(made.robot, made.params, worlds=256, seed=999)
+    sim = Sim(made.robot, made.params, worlds=lesson.worlds, engine=engine, seed=group.seed(seed))
+    judged = Sim(made.robot, made.params, worlds=256, engine=engine, seed=999)
+    every = every or (EVERY if engine == "cpu" else 500 * lesson.worlds)
     found, enough = [], 0.9 if scan else 0.75
 
     def evaluate(policy) -> dict[str, float]:
-        found.append(rough_walk(lesson.task, judged, policy.play()))
+        found.append(rough_walk(lesson.task, judged, _there(policy, judged).play()))
         tell(f"\n{found[-1]}")
         return {"survival": found[-1].survival, "speed_error": found[-1].speed_error}
 
     stop = (lambda _record: bool(found) and found[-1].survival >= enough) if until_passing else None
     done = teach(
         sim, lesson, run=run, seed=seed, evaluate=evaluate, every=every, stop=stop, say=tell,
-        randomize=Levels(sim.params.prior(), names=made.levels), commands=Commands(),
+        randomize=Levels(sim.params.prior(), names=made.levels), commands=Commands(), group=group,
     )  # fmt: skip
-    say(f"{done.steps} transitions, ended by {done.stopped or 'interrupt'}: {run}")
-    return 0
+    return _end(done, group)
 
 
 def evaluate(
@@ -176,6 +210,7 @@ def evaluate(
     prior: File = None,
     wider: float = 1.0,
     nominal: bool = False,
+    engine: str = "cpu",
     out: Folder = None,
     video: File = None,
     json: bool = False,
@@ -184,12 +219,13 @@ def evaluate(
 
     Args:
         runs: folders of runs of one robot and task; differences are to the first.
-        worlds: number of worlds (at each point of a grid); 512, or 128 with a grid.
+        worlds: number of worlds (at each point of a grid); 512, or 128 with a grid or on physx.
         seed: of the worlds' noise, starts, commands and e.
         grid: NAME=LOW:HIGH:NUMBER or NAME=A,B,C, once for each Param: all combinations are judged, all else is the same at each.
         prior: .toml or .json file with the p(e) to draw from; uniform within the robot's Params when left out.
         wider: how many times as wide as the prior to draw.
         nominal: leave what the grid does not set at the robot's nominal values.
+        engine: what steps the worlds: cpu, or physx, a simulator that the policy was not trained in.
         out: folder for page.html, evaluate.json, worlds.csv and width.svg.
         video: also film one world of the first run: .png (animated) or .mp4.
         json: print JSON.
@@ -202,8 +238,9 @@ def evaluate(
     if video is not None:
         check_video(video)
     question = Question(
-        runs=tuple(runs), worlds=worlds, seed=seed, grid=tuple(grid), prior=prior, wider=wider, nominal=nominal
-    )
+        runs=tuple(runs), worlds=worlds, seed=seed, grid=tuple(grid), prior=prior, wider=wider, nominal=nominal,
+        engine=engine,
+    )  # fmt: skip
     found = ask(question, say=tell if grid or len(runs) > 1 else None)
     data = plain(found.data)
     answer(data, lambda: found.text(table), json)
@@ -212,6 +249,6 @@ def evaluate(
         tell(f"written: {', '.join(map(str, files))}")
     if video is not None:
         first = found.candidates[0]
-        film(first.task, first.robot, first.policy.play(), video, seed=seed)
+        film(first.task, first.robot, first.policy.play(), video, seed=seed, engine=engine)
         tell(f"video: {video}")
     return 0

@@ -1,24 +1,25 @@
 """`surefoot deploy`: a policy on a robot."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from surefoot.cli_words import File, answer, tell
+from surefoot.cli_words import File, Seconds, answer, tell
 from surefoot.errors import InputError
 
-BundleFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="BUNDLE")]
+BundleFolder = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[BUNDLE]")]
 HardwareName = Annotated[str, tyro.conf.arg(metavar="KIND:NAME")]
 Asked = Annotated[str, tyro.conf.arg(metavar="NAME=VALUE,...")]
 
 
 def deploy(
-    bundle: BundleFolder,
+    bundle: BundleFolder = None,
     /,
     *,
     hardware: HardwareName,
-    seconds: float,
+    seconds: Seconds = None,
+    trajectory: File = None,
     record: File = None,
     command: Asked = "",
     safety: File = None,
@@ -34,9 +35,10 @@ def deploy(
     Exits 0 when the time was over, 1 when the safety layer ended it, 130 when the operator did.
 
     Args:
-        bundle: folder of the bundle.
+        bundle: folder of the bundle; not needed for a trajectory that moves the motors itself.
         hardware: the robot: twin:go2/01-nominal, twin:FILE.toml, replay:LOG.mcap or unitree:INTERFACE.
-        seconds: how long the policy acts [s].
+        seconds: how long the policy acts [s]; a trajectory says it itself.
+        trajectory: a motion written by `surefoot excite` to play instead of a policy, or for the policy to follow.
         record: new .mcap file for everything that was read, thought and sent.
         command: what is asked of the policy, such as vx=0.5,yaw_rate=0.2; what is left out is 0.
         safety: settings of the safety layer (.toml); those of the contract when left out.
@@ -52,14 +54,27 @@ def deploy(
     from surefoot.deploy.settings import SafetySettings
     from surefoot.hardware.connect import connect
 
-    made, asked = load_bundle(bundle), asked_of(command)
+    motion = None
+    if trajectory is not None:
+        from surefoot.deploy.trajectory import load_trajectory, play
+
+        if command or shadow or seconds is not None:
+            raise InputError("a trajectory says itself what to do and for how long: leave out --command, --shadow and --seconds")
+        motion = load_trajectory(trajectory)
+    elif bundle is None or seconds is None:
+        raise InputError("deploy needs a bundle and --seconds, or a motion to play: --trajectory FILE")
+    made, asked = None if bundle is None else load_bundle(bundle), asked_of(command)
     settings = None if safety is None else SafetySettings.load(safety)
     robot = connect(hardware, lockstep=lockstep, seed=seed)
+    shared: dict[str, Any] = {
+        "record": record, "safety": settings, "say": tell, "stop_file": stop_file, "priority": priority,
+    }  # fmt: skip
     try:
-        outcome = run(
-            made, robot, seconds=seconds, command=asked, record=record, safety=settings, shadow=shadow, say=tell,
-            stop_file=stop_file, priority=priority,
-        )  # fmt: skip
+        if motion is not None:
+            outcome = play(motion, robot, bundle=made, **shared)
+        else:
+            assert made is not None and seconds is not None
+            outcome = run(made, robot, seconds=seconds, command=asked, shadow=shadow, **shared)
     finally:
         robot.close()
     answer(outcome.to_dict(), lambda: str(outcome), json)

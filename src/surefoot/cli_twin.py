@@ -20,7 +20,7 @@ def reality_list(robot: AnyRobot = None, /, *, json: bool = False) -> int:
     from surefoot.hardware.connect import reality_path, shipped
     from surefoot.hardware.reality import load_reality
 
-    found = [(name, load_reality(reality_path(name))) for name in shipped(robot or "")]
+    found = [(name, load_reality(reality_path(name))) for name in shipped(robot or "", engine="all")]
     rows = [{"name": name, "level": reality.level, "about": reality.about} for name, reality in found]
     answer(
         rows,

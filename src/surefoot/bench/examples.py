@@ -23,6 +23,8 @@ _EXAMPLES: dict[str, tuple[Any, ...]] = {
     "load_stribeck": (JOINTS, 0.0, 0.1), "motor_friction": (JOINTS, 0.0, 0.1), "external_friction": (JOINTS, 0.0, 0.1),
     "quadratic_friction": (JOINTS, 0.0, 0.02), "backlash": (JOINTS, 0.001, 0.02),
     "spring_stiffness": (JOINTS, 50.0, 500.0),
+    "coulomb_asymmetry": (JOINTS, -0.2, 0.2), "damping_asymmetry": (JOINTS, -0.2, 0.2),
+    "cable_stiffness": (JOINTS, 0.0, 2.0), "cable_rest": (JOINTS, -0.5, 0.5),
     "rotor_lag": (".*", 0.02, 0.12), "command_delay": (None, 0.0, 0.03), "command_jitter": (None, 0.0, 0.01),
     "rate_limit": (JOINTS, 2.0, 20.0), "encoder_bias": (JOINTS, -0.03, 0.03), "encoder_noise": (JOINTS, 0.0, 0.003),
     "encoder_quantum": (JOINTS, 0.0, 0.002), "velocity_noise": (JOINTS, 0.0, 0.1),

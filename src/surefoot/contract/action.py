@@ -20,6 +20,12 @@ def _made(values: Any, xp: Any, dtype: Any, where: Any) -> Any:
     return xp.asarray(np.asarray(values), dtype=dtype, device=where)
 
 
+@lru_cache(maxsize=64)
+def _index(contract: Contract, xp: Any, where: Any) -> Any:
+    """Places of the action's joints among the robot's, (k,)."""
+    return xp.asarray([contract.joints.index(joint) for joint in contract.action.joints], device=where)
+
+
 def _check(contract: Contract, value: Any, names: tuple[str, ...], what: str) -> None:
     if not array_namespace(value).isdtype(value.dtype, "real floating"):
         raise InputError(f"{what} of {contract.robot!r} must be floating point numbers, got {value.dtype}")
@@ -60,7 +66,7 @@ def action(contract: Contract, a: Any, time: Any = None) -> Any:
         return target
     rest = contract.pose if terms.kind == "joint_pos_target" else (0.0,) * len(contract.joints)
     whole = xp.zeros((*a.shape[:-1], len(contract.joints)), dtype=a.dtype, device=device(a)) + _row(rest, a)
-    whole[..., [contract.joints.index(joint) for joint in terms.joints]] = target
+    whole[..., _index(contract, xp, device(a))] = target
     return whole
 
 

@@ -114,6 +114,9 @@ class Builder:
                     width = block.of.stop - block.of.start
                     self._rings[block.name] = self._zeros((worlds, 2 * block.history, width))
         self._heads = dict.fromkeys(self._rings, 0)
+        self.captured = False
+        """Whether calls of `observe` are recorded and replayed (on a GPU): then histories are moved, not turned, and begin
+        elsewhere."""
         self._steps = self._zeros((worlds,), "float64")
         self._fresh = self._zeros((worlds,), "bool")
         self.reset()
@@ -281,6 +284,11 @@ class Builder:
         if block.history == 1:
             return now
         ring, head, history = self._rings[block.name], self._heads[block.name], block.history
+        if self.captured:
+            past = ring[:, :history]
+            parts = (past[:, 1:], now[:, None]) if order == "oldest-first" else (now[:, None], past[:, :-1])
+            ring[:, :history] = self._xp.concat(parts, axis=1)
+            return self._xp.reshape(ring[:, :history], (self.worlds, -1))
         at = head if order == "oldest-first" else (head - 1) % history
         ring[:, at] = now
         ring[:, at + history] = now

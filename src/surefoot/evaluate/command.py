@@ -18,6 +18,8 @@ from surefoot.sim import Sim
 
 SAMPLE, AT_A_POINT = 512, 128
 """Worlds of a sample of e, and at each point of a grid."""
+FEW = {"physx": 128}
+"""Worlds of a sample on an engine that steps them one after the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,7 @@ class Question:
     prior: Path | None = None
     wider: float = 1.0
     nominal: bool = False
+    engine: str = "cpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ class Answer:
         """For JSON: what was judged, every number with its interval; of a single walking run also the criterion's, on top."""
         first = self.candidates[0]
         data: dict[str, Any] = {"robot": first.robot.name, "task": type(first.task).__name__, **self.survey.to_dict()}
-        data |= {"wider": self.question.wider, "nominal": self.question.nominal}
+        data |= {"wider": self.question.wider, "nominal": self.question.nominal, "engine": self.question.engine}
         data["walks"] = {
             name: {
                 "walks": w.walks, "survival": w.survival, "survival_90": list(wilson(int(w.survived.sum()), w.worlds)),
@@ -78,6 +81,7 @@ class Answer:
         """The report."""
         q, first = self.question, self.candidates[0]
         facts = {"robot": first.robot.name, "task": type(first.task).__name__, "seed": q.seed, "wider": q.wider}
+        facts |= {"engine": q.engine}
         facts |= {f"run {c.name}": f"{c.steps} transitions" for c in self.candidates}
         return page_of(self.survey, title=f"How well does {first.robot.name} do?", provenance=facts, ranges=self.ranges)
 
@@ -96,8 +100,8 @@ def ask(question: Question, *, say: Callable[[str], None] | None = None) -> Answ
     first = same_task(candidates)
     prior = _prior(first.robot, q)
     params = _holding(prior.params, grid)
-    worlds = q.worlds or (AT_A_POINT if grid else SAMPLE)
-    sim = Sim(first.robot, params, worlds=worlds, seed=q.seed)
+    worlds = q.worlds or min(AT_A_POINT if grid else SAMPLE, FEW.get(q.engine, SAMPLE))
+    sim = Sim(first.robot, params, worlds=worlds, seed=q.seed, engine=q.engine)
     _fits(candidates, sim)
     walking = first.walks
     found = survey(

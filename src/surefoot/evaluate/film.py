@@ -11,12 +11,19 @@ from surefoot.sim.render import Camera, save_video
 
 
 def film(
-    task: Any, robot: Robot, act: Callable[..., Any], path: str | Path, *, seconds: float = 6.0, seed: int = 1
+    task: Any,
+    robot: Robot,
+    act: Callable[..., Any],
+    path: str | Path,
+    *,
+    seconds: float = 6.0,
+    seed: int = 1,
+    engine: str = "cpu",
 ) -> Path:
     """Run a policy in one world with an e from the robot's prior and film it, following the robot."""
     from surefoot.tasks import World
 
-    sim = Sim(robot, worlds=1, seed=seed)
+    sim = Sim(robot, worlds=1, seed=seed, engine=engine)
     world = World(replace(task, episode=seconds + 1.0), sim, e=sim.params.prior(), seed=seed)
     observations, ended, frames = world.reset(spread=False), None, []
     with Camera(sim, width=480, height=320) as camera:

@@ -38,16 +38,21 @@ class Aim:
     error: Measure
 
 
+def host(x: Any) -> np.ndarray:
+    """Numbers of either library and any device as a NumPy array."""
+    return x if isinstance(x, np.ndarray) else x.cpu().numpy()
+
+
 def _speed(s: Any, command: np.ndarray) -> np.ndarray:
-    return np.abs(s.truth["speed"].numpy() - command[:, 0])
+    return np.abs(host(s.truth["speed"]) - command[:, 0])
 
 
 def _velocity(s: Any, command: np.ndarray) -> np.ndarray:
-    return np.linalg.norm(s.truth["velocity"].numpy()[:, :2] - command[:, :2], axis=1)
+    return np.linalg.norm(host(s.truth["velocity"])[:, :2] - command[:, :2], axis=1)
 
 
 def _distance(s: Any, command: np.ndarray) -> np.ndarray:
-    return s.truth["distance"].numpy()
+    return host(s.truth["distance"])
 
 
 AIMS = {
@@ -176,21 +181,21 @@ def judge_world(world: Any, act: Act, *, measures: Mapping[str, Measure] | None 
     observations, ended = world.reset(spread=False), None
     applied = {name: np.array(value) for name, value in sim.e.items()}
     for step in range(round(task.episode / dt)):
-        command = world.command.numpy().copy()
+        command = host(world.command).copy()
         outcome = world.step(act(observations, ended))
         observations, ended = outcome.observations, outcome.ended
-        zeros["score"] += np.where(going, outcome.reward.numpy(), 0.0)
+        zeros["score"] += np.where(going, host(outcome.reward), 0.0)
         zeros["steps"] += going
-        down = going & outcome.terminated.numpy()
-        fell, broke = fell | down, broke | (going & outcome.broken.numpy())
-        ids = ended.numpy()
+        down = going & host(outcome.terminated)
+        fell, broke = fell | down, broke | (going & host(outcome.broken))
+        ids = host(ended)
         mine = going[ids]
-        success[ids[mine]] = outcome.success.numpy()[mine]
+        success[ids[mine]] = host(outcome.success)[mine]
         standing = going & ~down
         s = world.situation
         # A world that was reset in this step shows its new episode in the engine's arrays; the situation is from before.
         going[ids] = False
-        used = np.abs(torque[:, turning] * speed[:, turning]).sum(1) * dt
+        used = np.abs(host(torque)[:, turning] * host(speed)[:, turning]).sum(1) * dt
         zeros["energy"] += np.where(going, used, 0.0)
         if step >= first:
             zeros["counts"] += standing

@@ -66,20 +66,67 @@ def _on_rough_ground(robot: str, scan: bool) -> tuple[Robot, Any]:
 
 
 def candidate(folder: str | Path, name: str = "") -> Candidate:
-    """The policy in a run's folder, with the robot and the task that its config.json names."""
-    from surefoot.learn import load_run
-
-    run = load_run(folder)
-    about = run.config.get("about", {})
+    """The policy of a run's folder or of a bundle (a shipped one by its name), with the robot and task that it names."""
+    policy, steps, about = _bundled(folder) if _is_bundle(folder) else _trained(folder)
     if "robot" not in about:
         raise InputError(f"{folder} does not say which robot it is of: was it made by `surefoot train`?")
     if about.get("ground") == "rough":
         robot, task = _on_rough_ground(about["robot"], bool(about.get("scan")))
     else:
         robot, task = task_of(about["robot"], about.get("task", ""))
+    if "held" in about and hasattr(task, "held"):
+        task = replace(task, held=tuple(about["held"]))
     ranges = {k: (float(v[0]), float(v[1])) for k, v in about.get("ranges", {}).items()}
     label = name or Path(folder).resolve().name
-    return Candidate(name=label, policy=run.policy, robot=robot, task=task, steps=run.steps, ranges=ranges)
+    return Candidate(name=label, policy=policy, robot=robot, task=task, steps=steps, ranges=ranges)
+
+
+def _trained(folder: str | Path) -> tuple[Any, int, dict[str, Any]]:
+    from surefoot.learn import load_run
+
+    run = load_run(folder)
+    return run.policy, run.steps, run.config.get("about", {})
+
+
+def _is_bundle(folder: str | Path) -> bool:
+    from surefoot.deploy.bundle import POLICY, shipped
+
+    path = Path(folder)
+    return (path / POLICY).is_file() or (not path.exists() and str(folder) in shipped())
+
+
+def _bundled(folder: str | Path) -> tuple[Any, int, dict[str, Any]]:
+    from surefoot.deploy import load_bundle
+
+    bundle = load_bundle(folder)
+    run = bundle.provenance.get("run", {})
+    about = run.get("config", {}).get("about", {})
+    if not about:
+        raise InputError(f"{folder} does not say what it was trained for: judge the run it was exported from")
+    return BundlePolicy(bundle), int(run.get("steps", 0)), about
+
+
+@dataclass(frozen=True)
+class BundlePolicy:
+    """A bundle's policy as something to be judged: tensors in, tensors out."""
+
+    bundle: Any
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Observation group -> width, in the order in which the network sees them."""
+        return {group.name: group.size for group in self.bundle.contract.groups}
+
+    @property
+    def actions(self) -> int:
+        """Width of the action."""
+        return len(self.bundle.contract.action.joints)
+
+    def play(self) -> Any:
+        """A function `act(observations, ended=None) -> action` that acts without noise and keeps the memory."""
+        from surefoot.learn.onnx_play import play
+
+        return play(self.bundle.policy())
 
 
 def same_task(candidates: list[Candidate]) -> Candidate:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.evaluate.judge import Act, Judged, judge
+from surefoot.evaluate.judge import Act, Judged, host, judge
 from surefoot.params import Prior
 from surefoot.sim import Sim
 
@@ -17,10 +17,10 @@ SURVIVAL, SPEED_ERROR, TURN_ERROR, DUTY = 0.95, 0.15, 0.2, (0.3, 0.8)
 
 
 MEASURES = {
-    "turn": lambda s, command: np.abs(s.truth["gyro"].numpy()[:, 2] - command[:, 2]),
-    "speed": lambda s, command: np.linalg.norm(s.truth["velocity"].numpy()[:, :2] - command[:, :2], axis=1),
-    "power": lambda s, command: (s.truth["torque"] * s.dq.float()).abs().sum(1).numpy(),
-    "contact": lambda s, command: s.truth["contact"].numpy(),
+    "turn": lambda s, command: np.abs(host(s.truth["gyro"])[:, 2] - command[:, 2]),
+    "speed": lambda s, command: np.linalg.norm(host(s.truth["velocity"])[:, :2] - command[:, :2], axis=1),
+    "power": lambda s, command: host((s.truth["torque"] * s.dq.float()).abs().sum(1)),
+    "contact": lambda s, command: host(s.truth["contact"]),
 }
 """What the criterion needs beside what every task is judged by."""
 

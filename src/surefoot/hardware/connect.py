@@ -47,9 +47,17 @@ def connect(spec: str, *, lockstep: bool = False, seed: int = 0, referee: str | 
     return cast("Hardware", connect_unitree(interface, robot or "go2"))
 
 
-def shipped(robot: str = "") -> tuple[str, ...]:
-    """Names of the realities that come with surefoot, "ROBOT/NAME", of one robot or of all."""
+def shipped(robot: str = "", *, engine: str = "mujoco") -> tuple[str, ...]:
+    """Names of the realities that come with surefoot, "ROBOT/NAME", of one robot or of all.
+
+    Args:
+        robot: only those of this robot.
+        engine: "mujoco", "physx" (names begin with "physx-"; they need the extra of that name) or "all".
+    """
+    choose(engine, ("mujoco", "physx", "all"), "an engine of stand-in robots")
     names = sorted(f"{path.parent.name}/{path.stem}" for path in SHIPPED.glob("*/*.toml"))
+    if engine != "all":
+        names = [name for name in names if ("/physx-" in name) == (engine == "physx")]
     if robot and not any(name.startswith(f"{robot}/") for name in names):
         robots = dict.fromkeys(name.split("/")[0] for name in names)
         raise InputError(f"no stand-in of {robot!r} comes with surefoot {did_you_mean(robot, robots)}")
@@ -65,5 +73,5 @@ def reality_path(name: str | Path) -> Path:
                 f"there is no reality file {path}: give a file, or one of the names `surefoot reality list` prints"
             )
         return path.absolute()
-    choose(str(name), shipped(), "a reality that comes with surefoot, nor a .toml file")
+    choose(str(name), shipped(engine="all"), "a reality that comes with surefoot, nor a .toml file")
     return SHIPPED / f"{name}.toml"

@@ -80,6 +80,11 @@ class Plant:
         self._disturb()
         self.ground.bind(self.model)
         self._foot = {int(geom): i for i, geom in enumerate(self.ground.ids)}
+        self.physx = None
+        if reality.engine == "physx":
+            from surefoot.hardware.twin_physx import PhysxBody
+
+            self.physx = PhysxBody(self.model, self.data, reality.name)
         self.t = 0.0
         self.held = reality.start in ("held", "thrown")
         self._start()
@@ -223,7 +228,10 @@ class Plant:
             self._shove()
         if self.ground.live:
             self.ground.feel(model, data)
-        mujoco.mj_step(model, data)
+        if self.physx is not None:
+            self.physx.step()
+        else:
+            mujoco.mj_step(model, data)
         if self.held:
             self._hold()
         self.t += self.dt
@@ -291,6 +299,8 @@ class Plant:
         data, force = self.data, np.zeros(6)
         if not len(found):
             return found
+        if self.physx is not None:
+            return self.physx.loads(self.ground.ids)
         for i, (a, b) in enumerate(data.contact.geom.tolist()):
             foot = self._foot.get(a, self._foot.get(b))
             if foot is not None:

@@ -136,7 +136,9 @@ STARTS = {"go2": ("crouched", "standing"), "crazyflie": ("held", "thrown"), "qub
 """How a stand-in robot may begin; the first is meant when the file does not say."""
 RATES = {"go2": 500.0, "crazyflie": 500.0, "qube": 500.0, "servo": 200.0}
 """Readings per second [Hz]."""
-TOP = ("robot", "level", "about", "start", "rate", "watchdog", "numerics", "truth", "beyond")
+ENGINES = ("mujoco", "physx")
+"""What moves the body of a stand-in robot; physx needs the extra of that name."""
+TOP = ("robot", "level", "about", "start", "rate", "watchdog", "engine", "numerics", "truth", "beyond")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +153,7 @@ class Reality:
         start: how it begins, one of STARTS.
         rate: of its readings [Hz].
         watchdog: time without a command after which the motors damp [s].
+        engine: what moves its body, one of ENGINES.
         numerics, truth, beyond: the tables of the file; numerics complete.
     """
 
@@ -161,6 +164,7 @@ class Reality:
     start: str
     rate: float
     watchdog: float = 0.1
+    engine: str = "mujoco"
     numerics: Mapping[str, Any] = field(default_factory=dict)
     truth: Mapping[str, Any] = field(default_factory=dict)
     beyond: Mapping[str, Any] = field(default_factory=dict)
@@ -248,7 +252,10 @@ def parse_reality(text: str, *, name: str) -> Reality:
     robot = choose(str(data["robot"]), STARTS, "a robot with a stand-in")
     level = _number(data["level"], 0.0, 1.0, f"{name}: level")
     start = choose(str(data.get("start", STARTS[robot][0])), STARTS[robot], f"a way {robot} can start")
+    engine = choose(str(data.get("engine", ENGINES[0])), ENGINES, "an engine of a stand-in robot")
     numerics = _numerics(data.get("numerics", {}), name)
+    if engine == "physx" and (odd := sorted(set(data.get("numerics", {})) - {"timestep"})):
+        raise InputError(f'{name}: numerics.{odd[0]} is MuJoCo\'s, engine = "physx" has not got it: leave it out')
     rate = _number(data.get("rate", RATES[robot]), 10.0, 2000.0, f"{name}: rate")
     steps = 1.0 / (rate * numerics["timestep"])
     if abs(steps - round(steps)) > 1e-6 or steps < 0.5:
@@ -261,6 +268,7 @@ def parse_reality(text: str, *, name: str) -> Reality:
     return Reality(
         name=name, robot=robot, level=level, about=about, start=start, rate=rate,
         watchdog=_number(data.get("watchdog", 0.1), 0.005, 10.0, f"{name}: watchdog"),
+        engine=engine,
         numerics=numerics,
         truth=_entries(data.get("truth", {}), TRUTH, f"{name}: truth"),
         beyond=_entries(data.get("beyond", {}), BEYOND, f"{name}: beyond"),

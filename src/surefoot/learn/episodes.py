@@ -74,6 +74,16 @@ class Episodes:
         self._recent = np.concatenate([self._recent, rows[sound]])[-WINDOW:]
         self._score[ids], self._length[ids] = 0.0, 0.0
 
+    def take_in(self, ended: Ended, broken: int, terms: Mapping[str, Tensor]) -> None:
+        """Take in a whole rollout's ended episodes, the number of broken ones, and the mean of each term per step."""
+        rows = np.stack([ended.score, ended.length, ended.success], axis=1)
+        self._fresh.append((ended.world, rows, ended.e))
+        self.count += len(rows)
+        self.broken += broken
+        self._recent = np.concatenate([self._recent, rows])[-max(WINDOW, len(rows)) :]
+        self._terms = {name: self._terms.get(name, 0.0) + value for name, value in terms.items()}  # type: ignore[operator]
+        self._steps += 1
+
     def take(self) -> Ended:
         """The episodes that ended since the last call."""
         parts, self._fresh = [p for p in self._fresh if len(p[0])], []

@@ -6,11 +6,16 @@
 
 Before each step the learning rate follows the KL. Policy and critic share nothing but that rate, so their updates run
 side by side in two threads: on two cores this beats splitting every small operation in two.
+
+With a `group` (distributed.py) the rollouts of all ranks are learned from as if they were one.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,14 +23,21 @@ from torch import Tensor
 
 from surefoot.errors import InputError, choose
 from surefoot.learn.adam import Adam, Rate
+from surefoot.learn.distributed import Alone, Group, RowMean
 from surefoot.learn.gae import advantages, next_values
 from surefoot.learn.minibatches import CriticSteps, PolicySteps, Rates, Report, Steps, side_by_side
-from surefoot.learn.mirror import Mirror
+from surefoot.learn.mirror import Map, Mirror
 from surefoot.learn.networks import Critic, Policy, part
+from surefoot.learn.overview import Moments, Overview, gather_moments, own_overview, shared_overview
 from surefoot.learn.ppo import PPO
 from surefoot.learn.rollout import Rollout
 
+if TYPE_CHECKING:
+    from surefoot.learn.device_update import DeviceUpdate
+
 MEANS = ("policy_loss", "value_loss", "kl", "clipped", "policy_gradient", "value_gradient")
+OWN = ("shuffle", "noise", "critic_memory")
+"""Entries of a snapshot that differ from rank to rank; all others are equal bit for bit."""
 
 
 @dataclass
@@ -37,7 +49,10 @@ class Update:
 
 
 class Learner:
-    """Policy, critic, optimisers and random numbers of one training; `update` learns from a rollout."""
+    """Policy, critic, optimisers and random numbers of one training; `update` learns from a rollout.
+
+    In a `group`, `update` and `learn_statistics` are called by every rank, each with its own rollout.
+    """
 
     def __init__(
         self,
@@ -48,8 +63,10 @@ class Learner:
         seed: int,
         mirror: Mirror | None = None,
         device: torch.device | str = "cpu",
+        group: Group | Alone | None = None,
     ):
         self.ppo, self.device = ppo, torch.device(device)
+        self.group = group if isinstance(group, Group) else None
         sees = ppo.critic or (("critic",) if "critic" in widths else ppo.actor)
         for name in (*ppo.actor, *sees):
             choose(name, widths, "an observation group of this world")
@@ -62,19 +79,35 @@ class Learner:
             {name: widths[name] for name in sees}, hidden=ppo.critic_hidden or ppo.hidden, activation=ppo.activation,
             memory=ppo.critic_memory, generator=draw, device=device,
         )  # fmt: skip
-        self.shuffle = torch.Generator().manual_seed(seed + 1)
-        self.noise = torch.Generator(device=device).manual_seed(seed + 2)
+        own = seed if group is None else group.seed(seed)
+        self.shuffle = torch.Generator().manual_seed(own + 1)
+        self.noise = torch.Generator(device=device).manual_seed(own + 2)
         self.actor_adam = Adam(self.policy.net.weights, self.policy.net.grads, longest=ppo.gradient)
         self.critic_adam = Adam(self.critic.net.weights, self.critic.net.grads, longest=ppo.gradient)
         self.rate = Rate(ppo.rate, target=ppo.kl, floor=ppo.rate_bounds[0], ceiling=ppo.rate_bounds[1])
         self.critic_memory: Tensor | None = None
         """The critic's memory before the next rollout's first state, (worlds, memory)."""
+        self._recorded: "DeviceUpdate | None" = None
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="critic")
         if mirror is not None and (ppo.memory or ppo.critic_memory):
             raise InputError("left-right symmetry is for networks without memory: set memory and critic_memory to 0")
         self._map_actor = mirror and mirror.over(ppo.actor)
         self._map_critic = mirror and mirror.over(sees)
         self._map_action = mirror and mirror.action
+        self._means: tuple[RowMean | None, RowMean | None] = (None, None)
+        if self.group is not None:
+            self._meet(self.group, {"ppo": ppo.to_dict(), "widths": dict(widths), "actions": actions, "seed": seed})
+
+    def _meet(self, group: Group, settings: Mapping[str, object]) -> None:
+        """Begin with the weights of rank 0, once all ranks are known to learn the same thing."""
+        mine = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
+        if len(set(group.gather_bytes(mine))) > 1:
+            raise InputError(
+                f"the {group.size} ranks were given different settings, seeds or worlds: give all the same"
+            )
+        for net in (self.policy.net, self.critic.net):
+            group.broadcast(net.weights)
+        self._means = RowMean(group, self.policy.net.grads, 3), RowMean(group, self.critic.net.grads, 1)
 
     # ---------------------------------------------------------------- values
 
@@ -131,39 +164,61 @@ class Learner:
         )  # fmt: skip
         R = A + value
         lost = keep & ~torch.isfinite(R)
-        refused = [f"{int(lost.sum())} transitions: their returns are not finite"] if bool(lost.any()) else []
         rollout.broken |= lost
         keep &= ~lost
-        sound = int(keep.sum())
-        if sound < ppo.minibatches:
-            return Update({}, [*refused, f"whole update: only {sound} transitions of the rollout are sound"])
-        explained = _explained(R[keep], value[keep])
-        self.critic.rescale(R[keep])
+        seen = self._overview(A, R, value, keep, lost, weights)
+        refused = [f"{seen.lost} transitions: their returns are not finite"] if seen.lost else []
+        if seen.most < ppo.minibatches:
+            return Update({}, [*refused, f"whole update: only {seen.sound} transitions of the rollout are sound"])
+        self.critic.rescale_to(*seen.returns)
         target, old = (R - unit.mean) / unit.std, (value - unit.mean) / unit.std
-        A = torch.where(keep, (A - A[keep].mean()) / (A[keep].std() + 1e-8), 0.0)
-        if weights is not None:
-            A = A * _mean_one(weights.to(A).expand_as(A), keep)
+        A = torch.where(keep, (A - seen.mean) / (seen.std + 1e-8), 0.0)
+        if weights is not None or seen.weight != 1.0:
+            A = A * ((1.0 if weights is None else weights.to(A).expand_as(A)) / seen.weight)
+        done = self._steps(rollout, A, target, old, h, aside)
+        self.learn_statistics(rollout)
+        numbers = {"explained": seen.explained} | {name: _mean(done, name) for name in MEANS}
+        numbers |= {"rate": self.rate.value, "std": float(self.policy.std.mean()), "value_unit": unit.std}
+        return Update(numbers, refused + [str(step["refused"]) for step in done if "refused" in step])
+
+    def _steps(
+        self, rollout: Rollout, A: Tensor, target: Tensor, old: Tensor, h: Tensor | None, aside: bool
+    ) -> list[Report]:
+        """All steps of Adam of an update."""
+        if self.device.type == "cuda" and self.group is None and not (self.policy.memory or self.critic.memory):
+            from surefoot.learn.device_update import DeviceUpdate
+
+            if self._recorded is None or self._recorded.rollout is not rollout:
+                self._recorded = DeviceUpdate(self, rollout)
+            return self._recorded(A, target, old)
         rates = Rates()
-        done = side_by_side(
+        return side_by_side(
             self._policy_steps(rollout, A, rates),
             self._critic_steps(rollout, target, old, h, rates),
             rates,
             aside=self._aside if aside else None,
         )
-        self.learn_statistics(rollout)
-        numbers = {"explained": explained} | {name: _mean(done, name) for name in MEANS}
-        numbers |= {"rate": self.rate.value, "std": float(self.policy.std.mean()), "value_unit": unit.std}
-        return Update(numbers, refused + [str(step["refused"]) for step in done if "refused" in step])
+
+    def _overview(
+        self, A: Tensor, R: Tensor, value: Tensor, keep: Tensor, lost: Tensor, weights: Tensor | None
+    ) -> Overview:
+        """What the rollout says as a whole, over all ranks."""
+        if weights is not None:
+            weights = weights.to(A).expand_as(A)
+        if self.group is None:
+            return own_overview(A, R, value, keep, lost, weights, least=self.ppo.minibatches)
+        weighed = self.policy.net.weights, self.critic.net.weights
+        return shared_overview(self.group, A, R, value, keep, lost, weights, equal=weighed)
 
     def _policy_steps(self, rollout: Rollout, A: Tensor, rates: Rates) -> Steps:
-        steps = PolicySteps(self.ppo, self.policy, self.actor_adam, self.rate, rates)
+        steps = PolicySteps(self.ppo, self.policy, self.actor_adam, self.rate, rates, self._means[0])
         if self.policy.memory:
             return steps.sequences(rollout, A, self.shuffle)
         maps = (self._map_actor, self._map_action) if self._map_actor and self._map_action else None
         return steps.rows(rollout, A, maps, self.shuffle)
 
     def _critic_steps(self, rollout: Rollout, target: Tensor, old: Tensor, h: Tensor | None, rates: Rates) -> Steps:
-        steps = CriticSteps(self.ppo, self.critic, self.critic_adam, rates)
+        steps = CriticSteps(self.ppo, self.critic, self.critic_adam, rates, self._means[1])
         if self.critic.memory:
             h = self.critic.net.start(rollout.worlds) if h is None else h
             return steps.sequences(rollout, target, old, h, self.shuffle)
@@ -172,9 +227,15 @@ class Learner:
     def learn_statistics(self, rollout: Rollout) -> None:
         """Move the normalisers; only between updates, so that until then the policy is the function that acted."""
         both = ((self.policy, rollout.actor, self._map_actor), (self.critic, rollout.critic, self._map_critic))
+        found = []
         for reader, x, mirrored in both:
             rows = x[:-1][~rollout.blind[:-1]] if bool(rollout.blind.any()) else x[:-1].flatten(0, 1)
-            reader.normaliser.update(torch.cat([rows, mirrored(rows)]) if mirrored else rows)
+            moments = reader.normaliser.moments(rows)
+            found.append(_with_images(moments, mirrored) if mirrored else moments)
+        ranks = [found] if self.group is None else gather_moments(self.group, found)
+        for moments in ranks:
+            for (reader, _, _), (added, mean, spread) in zip(both, moments, strict=True):
+                reader.normaliser.merge(added, mean, spread)
 
     # ---------------------------------------------------------------- snapshots
 
@@ -206,16 +267,14 @@ class Learner:
             self.critic_memory = torch.from_numpy(np.array(arrays["critic_memory"])).to(self.device)
 
 
-def _explained(R: Tensor, value: Tensor) -> float:
-    """1 − var(R − V) / var(R): the share of the returns' variance that the critic foresaw."""
-    return 1.0 - ((R - value).var() / (R.var() + 1e-12)).item()
+def _with_images(moments: Moments, mirrored: Map) -> Moments:
+    """Moments of rows and their mirror images, from those of the rows alone.
 
-
-def _mean_one(weights: Tensor, keep: Tensor) -> Tensor:
-    """Weights scaled to mean 1 over the transitions that count."""
-    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()) or not bool((weights[keep] > 0).any()):
-        raise InputError("weights of transitions must be finite, not negative and not all 0")
-    return weights / weights[keep].mean()
+    M x = sign ∘ x[index], so the images have the mean M mean and the M2 of the entries they come from; then merged as any two parts.
+    """
+    n, mean, spread = moments
+    image, index = mirrored(mean), torch.from_numpy(mirrored.index).to(mean.device)
+    return 2 * n, 0.5 * (mean + image), spread + spread[index] + 0.5 * n * (mean - image).square()
 
 
 def _mean(reports: list[Report], name: str) -> float:

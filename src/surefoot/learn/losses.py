@@ -16,11 +16,24 @@ from surefoot.learn.networks import LOG_2PI
 class Surrogate(NamedTuple):
     """L_π of a minibatch, its gradients, and how far the policy has moved."""
 
-    loss: float
-    kl: float  # [nat] mean KL(old‖new) of the rows that were really seen
-    clipped: float  # [1] share of rows whose ratio left 1 ± ε
+    numbers: Tensor  # (3,) loss, kl and clipped, where they were computed: one reading of all three waits once
     d_mean: Tensor  # (rows, actions)
     d_log_std: Tensor  # (actions,)
+
+    @property
+    def loss(self) -> float:
+        """L_π."""
+        return self.numbers.tolist()[0]
+
+    @property
+    def kl(self) -> float:
+        """Mean KL(old‖new) of the rows that were really seen [nat]."""
+        return self.numbers.tolist()[1]
+
+    @property
+    def clipped(self) -> float:
+        """Share of rows whose ratio left 1 ± ε [1]."""
+        return self.numbers.tolist()[2]
 
 
 class Seen(NamedTuple):
@@ -61,14 +74,22 @@ def surrogate(
     spread = (log_std - log_std_old + 0.5 * torch.exp(2 * (log_std_old - log_std)) - 0.5).sum()
     moved = (seen.mean[:real] - mean[:real]).mul_(inverse).square_()
     kl = moved.sum() * (0.5 / max(real, 1)) + spread
-    loss_, kl_, clipped = torch.stack([loss, kl, (ratio != inside).float().mean()]).tolist()
-    return Surrogate(loss_, kl_, clipped, z.mul_(inverse).mul_(g[:, None]), d_log_std)
+    numbers = torch.stack([loss, kl, (ratio != inside).float().mean()])
+    return Surrogate(numbers, z.mul_(inverse).mul_(g[:, None]), d_log_std)
 
 
 def value_loss(
     v: Tensor, target: Tensor, old: Tensor, *, clip: float, count: int, keep: Tensor | None = None
 ) -> tuple[float, Tensor]:
     """L_V of rows and dL/dv; `keep` (rows,) bool leaves rows out."""
+    total, d = value_sum(v, target, old, clip=clip, count=count, keep=keep)
+    return total.item() / count, d
+
+
+def value_sum(
+    v: Tensor, target: Tensor, old: Tensor, *, clip: float, count: int, keep: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """count · L_V, left where it was computed, and dL/dv; as `value_loss`."""
     move, error = v - old, v - target
     held = move.clamp(-clip, clip).add_(old).sub_(target)
     plain, limited = error.square(), held.square_()
@@ -76,4 +97,4 @@ def value_loss(
     d = error.mul_(2 / count).mul_((plain >= limited) | (move.abs() <= clip))
     if keep is not None:
         worst, d = worst * keep, d * keep
-    return worst.sum().item() / count, d
+    return worst.sum(), d

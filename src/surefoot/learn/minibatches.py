@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from surefoot.learn.adam import Adam, Rate
-from surefoot.learn.losses import Seen, Surrogate, surrogate, value_loss
+from surefoot.learn.distributed import RowMean
+from surefoot.learn.losses import Seen, Surrogate, surrogate, value_loss, value_sum
 from surefoot.learn.mirror import Map
 from surefoot.learn.networks import Critic, Policy, log_prob
 from surefoot.learn.ppo import PPO
@@ -52,10 +53,13 @@ def shown(ppo: PPO, plan: Passes, n: int, generator: torch.Generator) -> list[tu
 
 
 class PolicySteps:
-    """Steps of the policy on L_π; `A` (steps, worlds) is normalised, weighted, and 0 where a transition is broken."""
+    """Steps of the policy on L_π; `A` (steps, worlds) is normalised, weighted, and 0 where a transition is broken.
 
-    def __init__(self, ppo: PPO, policy: Policy, adam: Adam, rate: Rate, rates: Rates):
-        self.ppo, self.policy, self.adam, self.rate, self.rates = ppo, policy, adam, rate, rates
+    `mean` is taken over the minibatches of all ranks; None: there is one.
+    """
+
+    def __init__(self, ppo: PPO, policy: Policy, adam: Adam, rate: Rate, rates: Rates, mean: RowMean | None = None):
+        self.ppo, self.policy, self.adam, self.rate, self.rates, self.mean = ppo, policy, adam, rate, rates, mean
         self._taken = 0
 
     def rows(self, rollout: Rollout, A: Tensor, maps: tuple[Map, Map] | None, generator: torch.Generator) -> Steps:
@@ -76,7 +80,7 @@ class PolicySteps:
                 mu, tape = policy.net.forward(x[taken])
                 found = self._surrogate(mu, old, Seen(*(s[taken] for s in seen)), count=len(taken), real=real)
                 policy.net.backward(tape, found.d_mean)
-                yield self._step(found, where)
+                yield self._step(found, where, len(taken), real)
 
         return run
 
@@ -94,38 +98,40 @@ class PolicySteps:
                 with torch.enable_grad():
                     mu = policy.net.unroll(x[:, ids], h[ids], rollout.begins[:-1, ids])[0].flatten(0, 1)
                 compared = Seen(*(s[:, ids].flatten(0, 1) for s in seen))
-                count = max(1, int(keep[:, ids].sum()))
+                count = int(keep[:, ids].sum())
                 found = self._surrogate(mu.detach(), old, compared, count=count, real=len(mu))
                 mu.backward(found.d_mean)
-                yield self._step(found, where)
+                yield self._step(found, where, count, len(mu))
 
         return run
 
     def _surrogate(self, mu: Tensor, old: Tensor, seen: Seen, *, count: int, real: int) -> Surrogate:
-        ppo = self.ppo
-        return surrogate(mu, self.policy.log_std, old, seen, clip=ppo.clip, bonus=ppo.entropy, count=count, real=real)
+        clip, bonus, count = self.ppo.clip, self.ppo.entropy, max(1, count)
+        return surrogate(mu, self.policy.log_std, old, seen, clip=clip, bonus=bonus, count=count, real=real)
 
-    def _step(self, found: Surrogate, where: str) -> Report:
+    def _step(self, found: Surrogate, where: str, count: int, real: int) -> Report:
         """Adapt the rate, tell it, step. An update's first minibatch has KL 0 by construction: no news for the rate."""
+        self.policy.net.grad_parts["extra"].copy_(found.d_log_std)
+        numbers = self.mean(found.numbers, (count, real, count)) if self.mean else found.numbers.tolist()
+        loss, kl, clipped = numbers
         if self._taken:
-            self.rate.adapt(found.kl)
+            self.rate.adapt(kl)
         self._taken += 1
         self.rates.put(self.rate.value)
-        if not math.isfinite(found.loss + found.kl):
-            return {"refused": f"policy, {where}: loss {found.loss}, KL {found.kl}"}
-        self.policy.net.grad_parts["extra"].copy_(found.d_log_std)
+        if not math.isfinite(loss + kl):
+            return {"refused": f"policy, {where}: loss {loss}, KL {kl}"}
         norm = self.adam.step(self.rate.value)
         if not math.isfinite(norm):
             return {"refused": f"policy, {where}: gradient {norm}"}
         self.policy.project()
-        return {"policy_loss": found.loss, "kl": found.kl, "clipped": found.clipped, "policy_gradient": norm}
+        return {"policy_loss": loss, "kl": kl, "clipped": clipped, "policy_gradient": norm}
 
 
 class CriticSteps:
-    """Steps of the critic on L_V; `target` and `old` are (steps, worlds) in the critic's unit."""
+    """Steps of the critic on L_V; `target` and `old` are (steps, worlds) in the critic's unit; `mean` as for the policy."""
 
-    def __init__(self, ppo: PPO, critic: Critic, adam: Adam, rates: Rates):
-        self.ppo, self.critic, self.adam, self.rates = ppo, critic, adam, rates
+    def __init__(self, ppo: PPO, critic: Critic, adam: Adam, rates: Rates, mean: RowMean | None = None):
+        self.ppo, self.critic, self.adam, self.rates, self.mean = ppo, critic, adam, rates, mean
 
     def rows(
         self, rollout: Rollout, target: Tensor, old: Tensor, mirrored: Map | None, generator: torch.Generator
@@ -146,9 +152,9 @@ class CriticSteps:
         def run() -> Iterator[Report]:
             for where, taken, _ in plan:
                 v, tape = critic.net.forward(x[taken])
-                loss, d = value_loss(v[:, 0], R[taken], before[taken], clip=self.ppo.value_clip, count=len(taken))
+                loss, d = self._loss(v[:, 0], R[taken], before[taken], count=len(taken))
                 critic.net.backward(tape, d[:, None])
-                yield self._step(loss, where)
+                yield self._step(loss, where, len(taken))
 
         return run
 
@@ -164,14 +170,27 @@ class CriticSteps:
                 with torch.enable_grad():
                     v = net.unroll(x[:, ids], h[ids], rollout.begins[:-1, ids])[0].flatten()
                 mask = keep[:, ids].flatten()
-                R, before, count = target[:, ids].flatten(), old[:, ids].flatten(), max(1, int(mask.sum()))
-                loss, d = value_loss(v.detach(), R, before, clip=self.ppo.value_clip, count=count, keep=mask)
+                R, before, count = target[:, ids].flatten(), old[:, ids].flatten(), int(mask.sum())
+                loss, d = self._loss(v.detach(), R, before, count=count, keep=mask)
                 v.backward(d)
-                yield self._step(loss, where)
+                yield self._step(loss, where, count)
 
         return run
 
-    def _step(self, loss: float, where: str) -> Report:
+    def _loss(
+        self, v: Tensor, R: Tensor, before: Tensor, *, count: int, keep: Tensor | None = None
+    ) -> tuple[float | Tensor, Tensor]:
+        """L_V, unread where the other ranks' are still to come, and dL/dv."""
+        clip, count = self.ppo.value_clip, max(1, count)
+        if self.mean is None:
+            return value_loss(v, R, before, clip=clip, count=count, keep=keep)
+        total, d = value_sum(v, R, before, clip=clip, count=count, keep=keep)
+        return total[None] / count, d
+
+    def _step(self, loss: float | Tensor, where: str, count: int) -> Report:
+        if isinstance(loss, Tensor):
+            assert self.mean is not None
+            (loss,) = self.mean(loss, (count,))
         rate = self.rates.get()
         if rate is None:
             return {}

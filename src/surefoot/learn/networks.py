@@ -208,16 +208,20 @@ class Critic(Reader):
         v = self.net.forward(self.normaliser(x.reshape(-1, self.inputs)))[0]
         return v.view(x.shape[:-1]).mul_(self.unit.std).add_(self.unit.mean)
 
-    @torch.no_grad()
     def rescale(self, returns: Tensor) -> None:
-        """Move the unit towards `returns` (rows,) and change the last layer so that V(s) stays what it was.
+        """Move the unit towards `returns` (rows,) and keep V(s) what it was."""
+        self.rescale_to(returns.mean(dtype=torch.float64).item(), returns.double().square().mean().item())
+
+    @torch.no_grad()
+    def rescale_to(self, mean: float, square: float) -> None:
+        """Move the unit towards returns of that mean and mean square; the last layer changes so that V(s) stays what it was.
 
         W ← W std/std',   b ← (std b + mean − mean') / std'
 
         The first time there is nothing worth keeping: V starts at the mean of the returns.
         """
         before, first = (self.unit.mean, self.unit.std), self.unit.seen == 0
-        self.unit.update(returns)
+        self.unit.update(mean, square)
         if first:
             return
         last = len(self.net.shape.hidden)
@@ -234,12 +238,12 @@ class Unit:
     def __init__(self):
         self.mean, self.std, self.seen, self._square = 0.0, 1.0, 0, 0.0
 
-    def update(self, returns: Tensor) -> None:
-        """Take in the returns of one rollout, (rows,); the standard deviation stays above 1 % of the mean."""
+    def update(self, mean: float, square: float) -> None:
+        """Take in the returns of one rollout, their mean and mean square; the standard deviation stays above 1 % of the mean."""
         self.seen += 1
         weight = max(1 / self.seen, self.SLOWEST)
-        self.mean += weight * (returns.mean(dtype=torch.float64).item() - self.mean)
-        self._square += weight * (returns.double().square().mean().item() - self._square)
+        self.mean += weight * (mean - self.mean)
+        self._square += weight * (square - self._square)
         self.std = max(math.sqrt(max(self._square - self.mean**2, 0.0)), 0.01 * abs(self.mean), 1e-4)
 
     def snapshot(self) -> np.ndarray:

@@ -28,12 +28,13 @@ class Normaliser:
         self.count = 0.0
         self.mean = torch.zeros(width, dtype=torch.float64, device=device)
         self.var = torch.ones(width, dtype=torch.float64, device=device)
+        self.shift, self.gain = torch.zeros(2, width, device=device)
         self._publish()
 
     def _publish(self) -> None:
-        """Single-precision copies that the networks use: z = (x − shift) · gain."""
-        self.shift = self.mean.float()
-        self.gain = (self.var + self.eps).rsqrt().float()
+        """Single-precision copies that the networks use: z = (x − shift) · gain; they stay where they are."""
+        self.shift.copy_(self.mean)
+        self.gain.copy_((self.var + self.eps).rsqrt())
 
     def __call__(self, x: Tensor) -> Tensor:
         """z of rows x, (..., width)."""
@@ -44,17 +45,22 @@ class Normaliser:
 
         n = n_a + n_b,  d = mean_b − mean_a,  mean = mean_a + d n_b / n,  M2 = M2_a + M2_b + d² n_a n_b / n
         """
-        if self.frozen:
-            return
+        if not self.frozen:
+            self.merge(*self.moments(x))
+
+    def moments(self, x: Tensor) -> tuple[float, Tensor, Tensor]:
+        """Number, mean and M2 = Σ (x − mean)² of the finite rows of x, the latter two (width,) and NaN without rows."""
         rows = x.reshape(-1, self.width).double()
         if not bool(torch.isfinite(rows.sum())):
             rows = rows[torch.isfinite(rows).all(1)]
-        added = float(len(rows))
-        if not added:
+        mean = rows.mean(0)
+        return float(len(rows)), mean, (rows - mean).square_().sum(0)
+
+    def merge(self, added: float, mean: Tensor, spread: Tensor) -> None:
+        """Take in the `moments` of other rows; does nothing when frozen."""
+        if self.frozen or not added:
             return
         total = self.count + added
-        mean = rows.mean(0)
-        spread = (rows - mean).square_().sum(0)
         step = mean - self.mean
         before = self.var * self.count if self.count else torch.zeros_like(self.var)
         self.var = (before + spread + step.square() * (self.count * added / total)) / total

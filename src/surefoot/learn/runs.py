@@ -19,7 +19,7 @@ from surefoot.learn.networks import Policy, part
 from surefoot.learn.ppo import PPO
 
 CHECKPOINT, CONFIG = "checkpoint.npz", "config.json"
-IDENTITY = ("ppo", "seed", "worlds", "widths", "actions", "mirror")
+IDENTITY = ("ppo", "seed", "worlds", "widths", "actions", "mirror", "ranks")
 """Entries of a config that make a run what it is: they must not change when it is resumed."""
 
 

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from surefoot.errors import InputError
 from surefoot.files import replacing
-from surefoot.learn import checkpoint
+from surefoot.learn import distributed_run
 from surefoot.learn.clock import Clock
+from surefoot.learn.distributed import Alone
 from surefoot.learn.episodes import Episodes
 from surefoot.learn.journal import Journal
 from surefoot.learn.learner import Learner
@@ -119,6 +120,7 @@ def train(
     threads: int = 2,
     save_every: float = 30.0,
     say: Say | None = None,
+    group: Alone | None = None,
 ) -> Run:
     """Train a policy in `world` and keep it in the folder `run`.
 
@@ -144,6 +146,8 @@ def train(
         threads: CPU threads of the update; rollouts use one for the networks.
         save_every: seconds between checkpoints; one is written at the end as well.
         say: receives progress lines; None: standard error.
+        group: the processes that train together (see distributed.py), each with its own `world`; all else is given alike to
+            all of them. Rank 0 alone evaluates, asks `stop`, speaks and keeps the diary.
     """
     if steps < 1 or every < 1 or threads < 1:
         raise InputError(f"steps, every and threads must be at least 1, given {steps}, {every} and {threads}")
@@ -151,20 +155,22 @@ def train(
         raise InputError(
             f"{run} is a file, and a run is a folder: name one that is new, or that of a run to go on with"
         )
+    ranks = group or Alone()
     training = _Training(
-        world, ppo or PPO(), folder=Path(run), seed=seed, randomize=randomize, weigh=weigh, mirror=mirror, about=about
-    )
+        world, ppo or PPO(), folder=Path(run), seed=seed, randomize=randomize, weigh=weigh, mirror=mirror, about=about, group=ranks
+    )  # fmt: skip
     with torch_threads(1), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(ranks.seed(seed))
         training.open(resume=resume)
-        progress = Progress(steps, say)
+        progress = Progress(steps, say if ranks.first else lambda _: None)
         try:
             training.loop(
                 steps, progress, evaluate=evaluate, every=every, stop=stop, threads=threads, save_every=save_every
             )
         finally:
             progress.close()
-            training.journal.close()
+            if training.journal is not None:
+                training.journal.close()
     return load_run(run)
 
 
@@ -182,7 +188,9 @@ class _Training:
         weigh: Weigh | None,
         mirror: Mirror | None,
         about: Mapping[str, Any] | None,
+        group: Alone,
     ):
+        self.group = group
         self.world, self.ppo, self.folder, self.randomize = world, ppo, folder, randomize
         self.weigh = weigh
         self.origins = Origins(ppo.horizon, world.worlds) if hasattr(randomize, "emphasis") else None
@@ -192,6 +200,8 @@ class _Training:
             "ppo": ppo.to_dict(), "seed": seed, "worlds": world.worlds, "widths": dict(world.widths),
             "actions": world.actions, "mirror": mirror is not None, "about": dict(about or {}), "versions": versions(),
         }  # fmt: skip
+        if group.size > 1:
+            self.config["ranks"] = group.size
         self._mirror, self._seed = mirror, seed
         self.steps, self.updates, self.evaluated, self.refused, self.stopped = 0, 0, 0, 0, ""
         self.latest: dict[str, float] = {}
@@ -204,32 +214,42 @@ class _Training:
     def open(self, *, resume: bool) -> None:
         """Begin, or go on from the folder's checkpoint."""
         saved = self.folder / CHECKPOINT
-        going_on = resume and saved.exists()
-        arrays, about = checkpoint.load(saved) if going_on else ({}, {})
+        going_on = bool(self.group.tell([resume and saved.exists()])[0])
+        arrays, about = distributed_run.load(saved, self.group) if going_on else ({}, {})
         if going_on:
             check_same(read_config(self.folder), self.config, self.folder)
             if self.randomize is not None:
                 self.randomize.load(about["randomize"] or {})
             elif about["randomize"] is not None:
                 raise InputError(f"{self.folder} holds a run with a schedule: give the same one as randomize=")
-        else:
+        elif self.group.first:
             saved.unlink(missing_ok=True)
             write_config(self.folder, self.config)
         self._redraw()
         observations = None if going_on else self.world.reset()
         device = torch.device("cpu") if observations is None else next(iter(observations.values())).device
-        device = torch.device(about.get("device", str(device)))
-        w = self.world
-        self.learner = Learner(self.ppo, w.widths, w.actions, seed=self._seed, mirror=self._mirror, device=device)
+        device = self.group.device(about.get("device", str(device)))
+        w, mirror = self.world, self._mirror
+        self.learner = Learner(
+            self.ppo, w.widths, w.actions, seed=self._seed, mirror=mirror, device=device, group=self.group
+        )
+        self._worlds = self.group.sum(w.worlds)
         self.rollout = Rollout(self.ppo.horizon, w.worlds, self.learner.policy, self.learner.critic)
         self.episodes = Episodes(w.worlds, device=device)
+        self.device_rollouts = None
+        if getattr(w, "device", None) is not None:
+            from surefoot.learn.device import DeviceRollouts
+
+            self.device_rollouts = DeviceRollouts(w, self.learner.policy, self.learner.critic, self.rollout)
         self.memory = self.learner.policy.net.start(w.worlds) if self.ppo.memory else None
         if observations is None:
             self._restore(arrays, about)
         else:
             self.observations = observations
             self.begins = torch.ones(w.worlds, dtype=torch.bool, device=device)
-        self.journal = Journal(self.folder, sizes=tuple(about["sizes"]) if going_on else None)
+        self.journal = (
+            Journal(self.folder, sizes=tuple(about["sizes"]) if going_on else None) if self.group.first else None
+        )
 
     def _redraw(self) -> None:
         """Let the world draw e from the schedule's prior from now on."""
@@ -251,13 +271,16 @@ class _Training:
         arrays |= {"begins": self.begins.cpu().numpy(), "torch": torch.get_rng_state().numpy()}
         if self.memory is not None:
             arrays["memory"] = self.memory.cpu().numpy()
+        if self.device_rollouts is not None:
+            arrays |= {f"device/{k}": v for k, v in self.device_rollouts.arrays().items()}
         about = {
             "steps": self.steps, "updates": self.updates, "evaluated": self.evaluated, "refused": self.refused,
             "stopped": self.stopped, "latest": self.latest, "seconds": self.clock.seconds,
-            "sizes": self.journal.sizes(), "broken_files": self.broken_files, "device": str(self.learner.device),
+            "sizes": None if self.journal is None else self.journal.sizes(), "broken_files": self.broken_files,
+            "device": str(self.learner.device),
             "randomize": None if self.randomize is None else self.randomize.state(),
         }  # fmt: skip
-        checkpoint.save(self.folder / CHECKPOINT, arrays, about)
+        distributed_run.save(self.folder / CHECKPOINT, arrays, about, self.group)
 
     def _restore(self, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
         device = self.learner.device
@@ -269,6 +292,8 @@ class _Training:
         self.begins = torch.from_numpy(arrays["begins"]).to(device)
         if self.memory is not None:
             self.memory.copy_(torch.from_numpy(arrays["memory"]))
+        if self.device_rollouts is not None:
+            self.device_rollouts.load(part(arrays, "device/"))
         torch.set_rng_state(torch.from_numpy(arrays["torch"]))
         self.steps, self.updates, self.evaluated = about["steps"], about["updates"], about["evaluated"]
         self.refused, self.broken_files, self.latest = about["refused"], about["broken_files"], about["latest"]
@@ -302,15 +327,20 @@ class _Training:
             last = self.steps >= steps
             if evaluate is not None and (last or self.steps - self.evaluated >= every):
                 with self.clock.apart():
-                    frozen = Policy.from_arrays(self.learner.policy.to_arrays(), device=self.learner.device)
-                    self.latest = {f"evaluate/{name}": float(x) for name, x in evaluate(frozen).items()}
+                    if self.group.first:
+                        frozen = Policy.from_arrays(self.learner.policy.to_arrays())
+                        self.latest = {f"evaluate/{name}": float(x) for name, x in evaluate(frozen).items()}
+                    self.group.wait()
                 self.evaluated = self.steps
                 record |= self.latest
-            if stop is not None and stop(self.latest | record):
+            enough = self.group.first and stop is not None and stop(self.latest | record)
+            enough, due = self.group.tell([enough, time.monotonic() - saved >= save_every])
+            if enough:
                 self.stopped = "stop"
-            self.journal.write(record)
+            if self.journal is not None:
+                self.journal.write(record)
             progress.tell(record, always=last or bool(self.stopped))
-            if time.monotonic() - saved >= save_every and not self.stopped:
+            if due and not self.stopped:
                 self.save()
                 saved = time.monotonic()
             self.clock.lap("rest")
@@ -320,6 +350,9 @@ class _Training:
     def _roll_out(self, progress: Progress) -> None:
         """`horizon` steps of every world into the rollout."""
         clock, policy, rollout = self.clock, self.learner.policy, self.rollout
+        if self.device_rollouts is not None:
+            self._roll_out_on_device(progress)
+            return
         rollout.begin(self.observations, self.begins, self.memory)
         seen = self.observations
         if self.origins is not None:
@@ -342,8 +375,25 @@ class _Training:
             seen = outcome.observations
         self.observations = {name: value.clone() for name, value in seen.items()}
         self.begins = rollout.begins[-1].clone()
-        self.steps += rollout.steps * rollout.worlds
+        self.steps += rollout.steps * self._worlds
         clock.lap("rest")
+
+    def _roll_out_on_device(self, progress: Progress) -> None:
+        """`horizon` steps of every world into the rollout, without the host."""
+        assert self.device_rollouts is not None
+        self.clock.lap("rest")
+        ended, broken = self.device_rollouts.fill()
+        self.episodes.take_in(ended, broken, self.device_rollouts.terms())
+        self.clock.lap("world")
+        crowded = self.world.sim.engine.overflowed()  # type: ignore[attr-defined]
+        if broken or len(crowded):
+            names = ", ".join(str(int(i)) for i in crowded[:8]) + (" ..." if len(crowded) > 8 else "")
+            progress.note(
+                f"step {self.steps // self._worlds}: {broken} worlds broke and are left out; "
+                f"{len(crowded)} had more contacts than fit ({names or 'none'})"
+            )
+        self.steps += self.rollout.steps * self._worlds
+        self.clock.lap("rest")
 
     def _warm(self, progress: Progress) -> None:
         """Feed the normalisers before the first update; these steps count, and nothing else is learned from them."""
@@ -357,6 +407,7 @@ class _Training:
         """One update, and its record."""
         ended = self.episodes.take()
         if self.randomize is not None:
+            ended = self.group.all_ended(ended, self.world.worlds)
             self.randomize.record(ended.e, ended.success, ended.score)
             if self.randomize.update():
                 self._redraw()
@@ -370,7 +421,7 @@ class _Training:
         for sentence in update.refused[:3]:
             progress.note(f"update {self.updates} refused a minibatch: {sentence}")
         record: dict[str, Any] = {"steps": self.steps, "updates": self.updates, "seconds": self.clock.training}
-        record |= self.episodes.numbers() | update.numbers | self.clock.shares()
+        record |= self.group.all_numbers(self.episodes.numbers()) | update.numbers | self.clock.shares()
         record["refused"] = self.refused
         if self.randomize is not None:
             record["randomize"] = self.randomize.summary
@@ -396,10 +447,11 @@ class _Training:
     def _tell_broken(self, t: int, broken: Tensor, outcome: "Outcome", progress: Progress) -> None:
         """Name the broken worlds and keep what they saw and did in a file."""
         ids = torch.nonzero(broken)[:, 0]
-        step = self.steps // self.rollout.worlds + t
+        step = self.steps // self._worlds + t
         if self.broken_files < MOST_BROKEN_FILES:
             self.broken_files += 1
-            path = self.folder / "broken" / f"step_{step:09d}.npz"
+            rank = f"_rank{self.group.rank}" if self.group.size > 1 else ""
+            path = self.folder / "broken" / f"step_{step:09d}{rank}.npz"
             arrays = {"worlds": ids, "action": self.rollout.action[t, ids], "reward": outcome.reward[ids]}
             arrays |= {"actor_input": self.rollout.actor[t, ids], "critic_input": self.rollout.critic[t, ids]}
             arrays |= {f"next/{name}": value[ids] for name, value in outcome.observations.items()}

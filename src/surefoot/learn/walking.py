@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.errors import choose
+from surefoot.learn.distributed import Alone
 from surefoot.learn.mirror import mirror_of
 from surefoot.learn.networks import Policy
 from surefoot.learn.ppo import PPO
@@ -63,6 +64,26 @@ LESSONS = {
 """By robot; commands are those the robot is judged by."""
 
 
+GPU_WORLDS = 4096
+GPU_LESSONS = {
+    "go2": replace(LESSONS["go2"], worlds=GPU_WORLDS, steps=200_000_000),
+    "g1": replace(
+        LESSONS["g1"],
+        task=replace(LESSONS["g1"].task, held=()),
+        ppo=replace(LESSONS["g1"].ppo, both_sides=False),
+        worlds=GPU_WORLDS,
+        steps=400_000_000,
+    ),
+}
+"""The same on a GPU, where the humanoid moves all its joints."""
+
+
+def lesson_on(engine: str, robot: str) -> Lesson:
+    """The walking lesson of a robot on an engine."""
+    known = LESSONS if engine == "cpu" else GPU_LESSONS
+    return known[choose(robot, known, "a robot with a walking lesson")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rough:
     """What walking on uneven ground is learned with: the robot, what is unknown about it and its ground, and the lesson."""
@@ -90,7 +111,7 @@ def rough(robot: Robot, *, scan: bool = False, lesson: Lesson | None = None) -> 
         scan: give the robot a height scan, up to 80 ms old, and its policy the readings.
         lesson: on flat ground; None: the robot's own.
     """
-    lesson = lesson or LESSONS[choose(robot.name, LESSONS, "a robot with a walking lesson")]
+    lesson = lesson or lesson_on("cpu", robot.name)
     params = dict(robot.params)
     if scan:
         others = tuple(sensor.name for sensor in robot.sensors)
@@ -127,20 +148,23 @@ def teach(
     commands: Commands | None = None,
     redraw: Redraws | None = None,
     threads: int = 2,
+    group: Alone | None = None,
 ) -> Run:
     """Train the lesson in `sim` with e drawn from `e` at every reset (None: the robot file's prior).
 
     `randomize` moves that prior, `commands` makes commands larger as they are followed, `redraw` changes some Params within
-    an episode; see `train` for the rest.
+    an episode; see `train` for the rest. In a `group` every rank gives its own `sim`, with a seed of its own.
     """
     world = World(
-        lesson.task, sim, e=sim.params.prior() if e is None else e, seed=seed, commands=commands, redraw=redraw
-    )
+        lesson.task, sim, e=sim.params.prior() if e is None else e, seed=(group or Alone()).seed(seed), commands=commands, redraw=redraw
+    )  # fmt: skip
     about: dict[str, Any] = {"robot": sim.robot.name, "task": "velocity", "contract": world.contract.hash}
-    about["whole_prior"] = e is None or e == sim.params.prior()
+    about |= {"whole_prior": e is None or e == sim.params.prior(), "held": list(lesson.task.held)}
+    if sim.engine.name != "cpu":
+        about["engine"] = sim.engine.name
     if sim.built.terrain is not None:
         about |= {"ground": "rough", "scan": lesson.task.scan}
     return train(
         world, lesson.ppo, run=run, steps=lesson.steps, seed=seed, evaluate=evaluate, every=every, stop=stop, mirror=mirror_of(world),
-        resume=resume, say=say, randomize=randomize, threads=threads, about=about,
+        resume=resume, say=say, randomize=randomize, threads=threads, about=about, group=group,
     )  # fmt: skip

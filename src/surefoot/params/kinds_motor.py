@@ -159,6 +159,38 @@ _actuator(
     structural="friction_law",
 )
 _actuator(
+    "coulomb_asymmetry",
+    "N·m",
+    "Dry friction by direction: more by this while the joint moves forward, less by it while it moves back.",
+    fields=("sim.coulomb_asymmetry",),
+    hard=(-INF, INF),
+    structural="friction_law",
+)
+_actuator(
+    "damping_asymmetry",
+    "N·m·s/rad",
+    "Viscous friction by direction: more by this while the joint moves forward, less by it while it moves back; dry "
+    "and asymmetric friction together never push.",
+    fields=("sim.damping_asymmetry",),
+    hard=(-INF, INF),
+    structural="friction_law",
+)
+_actuator(
+    "cable_stiffness",
+    "N·m/rad",
+    "Spring of a cable or hose that pulls the joint to the angle `cable_rest`, else to the model's own rest angle.",
+    fields=("jnt_stiffness",),
+)
+_actuator(
+    "cable_rest",
+    "rad",
+    "Angle at which the joint's cable pulls nothing; `stiffness` is the cable's when no cable_stiffness is given.",
+    fields=("qpos_spring",),
+    hard=(-INF, INF),
+    structural="cable",
+    options=Options({"stiffness": 0.01}),
+)
+_actuator(
     "backlash",
     "rad",
     "Full width of the play between motor and link; encoder and motor sit on the motor's side. Its ends give by less "

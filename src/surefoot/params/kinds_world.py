@@ -110,7 +110,7 @@ _environment(
     hard=(0.0, INF),
     structural="terrain",
     constants=True,
-    engines=("cpu",),
+    engines=("cpu", "cuda"),
     options=Options({"cell": 0.1, "extent": 8.0, "seed": 0}),
 )
 _environment(
@@ -121,7 +121,7 @@ _environment(
     hard=(0.0, INF),
     structural="terrain",
     constants=True,
-    engines=("cpu",),
+    engines=("cpu", "cuda"),
     options=Options({"cell": 0.05, "extent": 8.0, "run": 0.4, "seed": 0}),
 )
 _environment(

@@ -145,6 +145,14 @@ def _spring(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
     _behind_joint(spec, robot, param, SPRING, stiffness=[middle(param), 0, 0], damping=[param.options["damping"], 0, 0])
 
 
+def _cable(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
+    """Give the joint a spring to have a rest angle, where the model has none."""
+    for name in matching(param.of, robot.joints, "joint"):
+        joint = spec.joint(name)
+        if joint.stiffness[0] == 0.0:
+            joint.stiffness = [param.options["stiffness"], 0.0, 0.0]
+
+
 PLAY, SPRING = "_play", "_spring"
 
 
@@ -171,6 +179,7 @@ EDITS = {
     "flex": _flex,
     "play": _play,
     "spring": _spring,
+    "cable": _cable,
     "stick": _stick,
     "friction_law": _stick,
     "rotor": _rotor,

@@ -6,6 +6,7 @@ knows no Params, no sensors and no robot, so that another engine (CUDA, PhysX) c
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import mujoco
 import numpy as np
@@ -16,6 +17,53 @@ BAD = [
     for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)
 ]
 RECORDS = ("qpos", "qvel", "sensordata", "actuator_force")
+
+
+class Engine(Protocol):
+    """What Sim asks of an engine that works on NumPy arrays; CpuEngine says what each does."""
+
+    name: str
+    model: mujoco.MjModel
+    worlds: int
+    everyone: np.ndarray
+    qpos: np.ndarray
+    qvel: np.ndarray
+    act: np.ndarray
+    time: np.ndarray
+    ctrl: np.ndarray
+    qfrc_applied: np.ndarray
+    xfrc_applied: np.ndarray
+    busy: float
+    batch: Any
+
+    @staticmethod
+    def array(values: np.ndarray) -> np.ndarray: ...
+    @property
+    def threads(self) -> int: ...
+    def field(self, name: str) -> np.ndarray: ...
+    def nominal(self, name: str) -> np.ndarray: ...
+    def refresh_constants(self, ids: np.ndarray) -> None: ...
+    @property
+    def expanded(self) -> dict[str, np.ndarray]: ...
+    @property
+    def state(self) -> np.ndarray: ...
+    def watch(self, *names: str) -> None: ...
+    def derived(self, name: str) -> np.ndarray: ...
+    @property
+    def outputs(self) -> dict[str, np.ndarray]: ...
+    @outputs.setter
+    def outputs(self, values: Mapping[str, np.ndarray]) -> None: ...
+    def clear(self, ids: np.ndarray) -> None: ...
+    def forward(self, ids: np.ndarray) -> None: ...
+    def advance(
+        self,
+        control: np.ndarray,
+        ids: np.ndarray | None = None,
+        record: Sequence[str] = (),
+        into: dict[str, np.ndarray] | None = None,
+    ) -> dict[str, np.ndarray]: ...
+    def failed(self) -> np.ndarray: ...
+    def single(self, world: int) -> tuple[mujoco.MjModel, mujoco.MjData]: ...
 
 
 class CpuEngine:

@@ -1,9 +1,10 @@
 """Physics the engine has no field for, written into its fields before every substep.
 
     friction   F = Kc + Ks exp(-|v/vs|^a) + (Kl + Ksl exp(-|v/vsl|^al)) |τ_m - τ_e|
-                 + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² [while they oppose]
+                 + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² [while they oppose] + s (Kca + Dva |v|), never below zero
                a budget the engine clips against the torque that would stop the joint (BAM M1..M6, Duclusaud 2025);
-               τ_m, τ_e: torques of the motor and of gravity, motion and contacts on the joint in the substep before
+               τ_m, τ_e: torques of the motor and of gravity, motion and contacts on the joint in the substep before;
+               s: direction of motion, of a joint at rest that of τ_m + τ_e
     sag        V = V0 - R_source Σ |i|                                     V bounds the motors' drive voltage (bus.py)
     ground     μ of a geom: × patch on the dark squares of the floor, × static while it slides slower than `speed`
     vibration  in the floor's own frame gravity is g + a sin(2π f t)
@@ -18,6 +19,8 @@ from surefoot.sim.physics import Physics, gravity_vector
 
 STILL = 0.01
 """[rad/s] Joints slower than this may be held by dry friction."""
+AT_REST = 1e-5
+"""[rad/s] Joints slower than this have no direction of motion; dry friction that holds leaves less."""
 LAWS = ("friction_law", "sag_law", "ground_law", "vibration_law")
 
 
@@ -30,6 +33,7 @@ class Laws:
         self.names = [name for name in LAWS if name in features]
         self.dofs = physics.joint_dofs
         if "friction_law" in self.names:
+            self.directed = physics.has("coulomb_asymmetry") or physics.has("damping_asymmetry")
             self.knees = {kind: self._knee(kind) for kind in ("stribeck", "load_stribeck")}
             physics.engine.watch("qfrc_actuator", "qfrc_bias", "qfrc_constraint", "nf", "nefc")
         if "sag_law" in self.names:
@@ -93,6 +97,9 @@ class Laws:
         force = force + np.abs(t["motor_friction"] * motor - t["external_friction"] * external)
         opposed = motor * external < 0
         force = force + np.where(opposed, t["quadratic_friction"] * through**2, 0.0)
+        if self.directed:
+            way = np.sign(np.where(np.abs(v) > AT_REST, v, motor + external))
+            force = np.maximum(force + way * (t["coulomb_asymmetry"] + t["damping_asymmetry"] * np.abs(v)), 0.0)
         p.engine.field("dof_frictionloss")[:, self.dofs] = force
 
     def _external(self, v: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from surefoot.params import KINDS, E, Params
 from surefoot.sim.build import Built
-from surefoot.sim.engine import CpuEngine
+from surefoot.sim.engine import Engine
 from surefoot.sim.motors import TABLES as MOTOR_TABLES
 from surefoot.sim.motors import Motors
 from surefoot.sim.refusals import refuse
@@ -28,8 +28,10 @@ SENSOR_FIGURES = {
 class Physics:
     """All that e can change in one Sim: the engine's fields and Sim's tables, with names resolved."""
 
-    def __init__(self, built: Built, engine: CpuEngine, params: Params):
+    def __init__(self, built: Built, engine: Engine, params: Params):
         self.built, self.engine, self.motors = built, engine, Motors(built)
+        self.heights = None if built.terrain is None else built.terrain.heights.ravel()
+        """Of the bank of grounds, flattened [m]."""
         self.slots = resolve_all(built, params)
         refuse(built, self.slots)
         self.motors.check({s.param.kind: s.ids for s in self.slots.values() if s.param.kind in MOTOR_TABLES})

@@ -106,6 +106,8 @@ class Sensors:
         self.sample = own(np.full((self.worlds, len(robot.sensors)), -1.0))  # number of each sensor's last own sample
         self.angles = own(np.zeros((self.worlds, 2, len(self.q))))  # readings of this control step and the one before
         self.angle_step = own(np.array(-1))
+        self.captured = False
+        """Whether steps are recorded and replayed (on a GPU): then nothing may be decided by looking at values."""
         self.retune()
 
     def _own_columns(self) -> list[np.ndarray]:
@@ -315,7 +317,7 @@ class Sensors:
         value = self.clearance(view)
         if noisy:
             fresh = self.xp.isnan(self.scan_offset)
-            if bool(self.xp.any(fresh)):
+            if self.captured or bool(self.xp.any(fresh)):
                 drawn = figures.get("offset", 0.0) * self.noise.normal("scan_offset", step, 1)
                 self.scan_offset[...] = self.xp.where(fresh, drawn, self.scan_offset)
             value = value + self.scan_offset
@@ -386,8 +388,17 @@ class Sensors:
     def difference(self, readings: Readings, step: int) -> None:
         """Where speed is had by differencing, joint_vel is the change of the delivered angle over the control step."""
         if step != int(self.angle_step):
-            self.angles[:, 1] = self.angles[:, 0]
             self.angle_step[...] = step
+            self.remember_angles(readings)
+        else:
+            self._take_angles(readings)
+
+    def remember_angles(self, readings: Readings) -> None:
+        """A new control step: `difference` without asking which one it is."""
+        self.angles[:, 1] = self.angles[:, 0]
+        self._take_angles(readings)
+
+    def _take_angles(self, readings: Readings) -> None:
         self.angles[:, 0] = readings["joint_pos"]
         if self.active["velocity_differencing"]:
             by_difference = (self.angles[:, 0] - self.angles[:, 1]) / self.dt

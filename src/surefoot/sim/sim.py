@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 
 from surefoot.errors import InputError, did_you_mean
@@ -25,7 +26,7 @@ from surefoot.sim import failure, replay, snapshot
 from surefoot.sim.build import Built, build
 from surefoot.sim.commands import CommandLine
 from surefoot.sim.disturbances import Disturbances
-from surefoot.sim.engine import RECORDS, CpuEngine
+from surefoot.sim.engine import RECORDS, CpuEngine, Engine
 from surefoot.sim.failure import Failure
 from surefoot.sim.laws import Laws
 from surefoot.sim.noise import Noise
@@ -35,12 +36,26 @@ from surefoot.sim.sensors import Readings, Sensors, View
 from surefoot.sim.stance import Stance
 from surefoot.sim.tape import Tape
 
+ENGINES = ("cpu", "cuda", "warp", "physx")
+"""Names of the engines; "cuda:1" is the second GPU, "warp" is the CUDA engine's code on a CPU, for tests."""
 LONGEST_DELAY = 0.1
 """[s] Memory kept for commands when no Param says how long a delay can be."""
 
 
 class Sim:
     """Many worlds of one robot. Physics gives the same bits at any thread count; noise depends on (seed, world, step) alone."""
+
+    def __new__(cls, *_args: Any, engine: str = "cpu", **_options: Any) -> "Sim":
+        """Worlds on a GPU are a Sim of their own making: see surefoot.sim.cuda_sim."""
+        if cls is Sim and (engine.startswith("cuda") or engine == "warp"):
+            try:
+                from surefoot.sim.cuda_sim import CudaSim
+            except ImportError as error:
+                raise InputError(
+                    f"engine {engine!r} needs torch and MuJoCo Warp, and '{error.name}' is missing: pip install 'surefoot[learn,gpu]'"
+                ) from None
+            return object.__new__(CudaSim)
+        return object.__new__(cls)
 
     def __init__(
         self,
@@ -63,7 +78,7 @@ class Sim:
             robot: what `load` returns.
             params: the schema of e; None takes the robot file's defaults, Params() none.
             worlds: number of worlds.
-            engine: "cpu".
+            engine: "cpu"; "cuda" or "cuda:1" for MuJoCo Warp on a GPU; "physx" for an independent second opinion.
             threads: 0 for all cores.
             seed: key of all noise.
             noise: whether sensors, disturbances and process noise draw random numbers; biases, delays and pushes' tables stay.
@@ -72,8 +87,8 @@ class Sim:
             failures: folder for the files of worlds that blow up; None keeps them in memory only.
             built: the compiled model of a like Sim, to share instead of compiling again (see `replace`).
         """
-        if engine != "cpu":
-            raise InputError(f"engine {engine!r} is not available {did_you_mean(engine, ['cpu'])}")
+        if engine not in ("cpu", "physx"):
+            raise InputError(f"engine {engine!r} is not one of {', '.join(ENGINES)} {did_you_mean(engine, ENGINES)}")
         if int(worlds) < 1:
             raise InputError(f"worlds must be at least 1, got {worlds}")
         params = robot.params if params is None else params
@@ -82,9 +97,13 @@ class Sim:
             "residual": residual, "collisions": collisions, "failures": failures,
         }  # fmt: skip
         self.robot, self.worlds, self.seed, self.noisy, self.residual = robot, int(worlds), seed, noise, residual
+        if engine == "physx":
+            from surefoot.sim.physx import refuse
+
+            refuse(params)
         self.built = built if built is not None else build(robot, params, collisions=collisions)
         self.model = self.built.model
-        self.engine = CpuEngine(self.model, self.worlds, threads)
+        self.engine = _engine(engine, self.model, self.worlds, threads)
         self.noise = Noise(seed, self.worlds)
         self.physics = Physics(self.built, self.engine, params)
         self.params = self.physics.params
@@ -438,3 +457,12 @@ class Sim:
     def restore(self, saved: Mapping[str, np.ndarray]) -> None:
         """Put a snapshot of a Sim like this one back, bit for bit."""
         snapshot.put_back(self, saved)
+
+
+def _engine(name: str, model: mujoco.MjModel, worlds: int, threads: int) -> Engine:
+    """The engine of that name under the compiled model."""
+    if name == "physx":
+        from surefoot.sim.physx import PhysxEngine
+
+        return PhysxEngine(model, worlds, threads)
+    return CpuEngine(model, worlds, threads)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
+from array_api_compat import array_namespace
 
 from surefoot.errors import InputError
 from surefoot.params import Param
@@ -17,6 +18,7 @@ from surefoot.sim.names import GROUND
 if TYPE_CHECKING:
     from surefoot.sim.physics import Physics
 
+Array = Any
 FIELD, BELOW = "terrain", "below"
 """Names of the height fields (with a number) and of the plane under them."""
 FLAT_RADIUS = 0.6
@@ -32,31 +34,34 @@ class Terrain:
     heights: np.ndarray
     extent: float
 
-    def height(self, field: np.ndarray, xy: np.ndarray) -> np.ndarray:
+    def height(self, field: Array, xy: Array, heights: Array | None = None) -> Array:
         """Ground height [m] under points xy (worlds, k, 2) on each world's field (worlds,), (worlds, k).
 
         Every cell is two triangles, as in the engine; its diagonal joins the corners of low x, y and of high x, y.
+        `heights` are the bank's, flattened, as an array of xy's library; its own when left out.
         """
-        n = self.heights.shape[1]
-        s = np.fmin(np.fmax((xy + self.extent) / (2 * self.extent) * (n - 1), 0), n - 1 - 1e-9)  # a corner for NaN
-        i = s.astype(int)
+        xp = array_namespace(xy)
+        n, flat = self.heights.shape[1], self.heights.ravel() if heights is None else heights
+        s = (xy + self.extent) / (2 * self.extent) * (n - 1)
+        s = xp.clip(xp.where(xp.isnan(s), xp.zeros_like(s), s), 0.0, (n - 1) * (1 - 1e-7))  # a corner for NaN
+        i = xp.astype(s, xp.int64)
         fx, fy = s[..., 0] - i[..., 0], s[..., 1] - i[..., 1]
         first = (field[:, None] * n + i[..., 1]) * n + i[..., 0]
-        near, far = self.heights.ravel().take(first), self.heights.ravel().take(first + (n + 1))
+        near, far = flat[first], flat[first + (n + 1)]
         # Below the diagonal the way from the near corner to the far one leads through high x, above it through high y.
         below = fx >= fy
-        between = self.heights.ravel().take(first + np.where(below, 1, n))
-        long, short = np.where(below, fx, fy), np.where(below, fy, fx)
+        between = flat[first + xp.where(below, xp.ones_like(first), n * xp.ones_like(first))]
+        long, short = xp.where(below, fx, fy), xp.where(below, fy, fx)
         return near + (long * (between - near) + short * (far - between))
 
 
-def ground_under(physics: "Physics", xy: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
+def ground_under(physics: "Physics", xy: Array, rows: Any = slice(None)) -> Array:
     """Height of the ground [m] under points xy (rows, k, 2) of the worlds `rows`, (rows, k); 0 without a terrain."""
     terrain, model = physics.built.terrain, physics.built.model
     if terrain is None:
-        return np.zeros(xy.shape[:2])
+        return array_namespace(xy).zeros_like(xy[..., 0])
     field = physics.engine.field("geom_dataid")[rows, model.geom(GROUND).id] - first_field(model)
-    return terrain.height(field, xy)
+    return terrain.height(field, xy, physics.heights)
 
 
 def first_field(model: mujoco.MjModel) -> int:

@@ -177,6 +177,14 @@ def _read_zero(p: "Physics", s: Slots) -> np.ndarray:
     return p.engine.field("qpos0")[:, at] - p.engine.nominal("qpos0")[at]
 
 
+def _write_rest(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
+    p.engine.field("qpos_spring")[np.ix_(rows, p.built.model.jnt_qposadr[s.ids])] = v
+
+
+def _read_rest(p: "Physics", s: Slots) -> np.ndarray:
+    return p.engine.field("qpos_spring")[:, p.built.model.jnt_qposadr[s.ids]]
+
+
 def _write_mass(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
     nominal = p.engine.nominal("body_mass")[s.ids]
     p.engine.field("body_mass")[np.ix_(rows, s.ids)] = v
@@ -285,6 +293,7 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
     "link_length": (_write_length, _read_length),
     "axis_tilt": (_write_tilt, _read_tilt),
     "zero_offset": (_write_zero, _read_zero),
+    "cable_rest": (_write_rest, _read_rest),
     "mass": (_write_mass, _read_mass),
     "com": (_write_com, _read_com),
     "inertia": (_write_inertia, _read_inertia),

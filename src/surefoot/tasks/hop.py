@@ -113,10 +113,10 @@ class Hop:
             "foot": torch.stack([foot[:, 2] - f["thickness"], foot[:, 0] - x], 1),
         }
 
-    def privileged(self, s: Situation) -> dict[str, np.ndarray]:
+    def privileged(self, s: Situation) -> dict[str, Tensor]:
         """The true state for the critic."""
         t = s.truth
-        return {"true_angles": t["angles"].numpy(), "true_speeds": t["speeds"].numpy(), "foot": t["foot"].numpy()}
+        return {"true_angles": t["angles"], "true_speeds": t["speeds"], "foot": t["foot"]}
 
     def pass_time(self, s: Situation) -> None:
         """Add up the speed of the second half."""

@@ -63,7 +63,7 @@ class _Flight:
         """How long the point was held."""
         return tally.blank(sim.worlds)
 
-    def privileged(self, s: Situation) -> dict[str, np.ndarray]:
+    def privileged(self, s: Situation) -> dict[str, Tensor]:
         """The true state and the rotors' speeds for the critic."""
         return _privileged(s)
 
@@ -256,7 +256,7 @@ def _truth(s: Situation, point: Tensor, pace: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _privileged(s: Situation) -> dict[str, np.ndarray]:
+def _privileged(s: Situation) -> dict[str, Tensor]:
     t = s.truth
     names = {
         "error": "error",
@@ -265,7 +265,7 @@ def _privileged(s: Situation) -> dict[str, np.ndarray]:
         "true_attitude": "attitude",
         "rotor_speed": "rotors",
     }
-    return {channel: t[name].numpy() for channel, name in names.items()}
+    return {channel: t[name] for channel, name in names.items()}
 
 
 def _rewards(s: Situation) -> dict[str, Tensor]:

@@ -122,10 +122,10 @@ class Reach:
         miss = s.live("site_xpos")[:, s.facts["tip"]].float() - s.command
         return {"miss": miss, "distance": miss.norm(dim=1), "angles": s.q.float(), "speeds": s.dq.float()}
 
-    def privileged(self, s: Situation) -> dict[str, np.ndarray]:
+    def privileged(self, s: Situation) -> dict[str, Tensor]:
         """The true state for the critic."""
         t = s.truth
-        return {"miss": t["miss"].numpy(), "true_angles": t["angles"].numpy(), "true_speeds": t["speeds"].numpy()}
+        return {"miss": t["miss"], "true_angles": t["angles"], "true_speeds": t["speeds"]}
 
     def pass_time(self, s: Situation) -> None:
         """Average the distance over the last third."""

@@ -129,14 +129,14 @@ class SwingUp:
             "standing": (up > self.upright).all(1),
         }
 
-    def privileged(self, s: Situation) -> dict[str, np.ndarray]:
+    def privileged(self, s: Situation) -> dict[str, Tensor]:
         """The true state for the critic."""
         t = s.truth
         return {
-            **({"true_places": t["places"].numpy()} if t["places"].shape[1] else {}),
-            "true_speeds": t["speeds"].numpy(),
-            "up": t["up"].numpy(),
-            "lean": t["lean"].numpy(),
+            **({"true_places": t["places"]} if t["places"].shape[1] else {}),
+            "true_speeds": t["speeds"],
+            "up": t["up"],
+            "lean": t["lean"],
         }
 
     def pass_time(self, s: Situation) -> None:

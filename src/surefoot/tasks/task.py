@@ -82,7 +82,7 @@ class Task(Protocol):
         """Fresh memory of all worlds."""
         ...
 
-    def privileged(self, s: Situation) -> dict[str, np.ndarray]:
+    def privileged(self, s: Situation) -> dict[str, Tensor]:
         """Channels for the critic alone, (worlds, k) by name."""
         ...
 
@@ -111,8 +111,10 @@ class Task(Protocol):
         ...
 
 
-def over(array: np.ndarray) -> Tensor:
-    """A tensor over the same memory, also of arrays that only the engine may write."""
+def over(array: Any) -> Tensor:
+    """A tensor over the same memory, also of arrays that only the engine may write; a tensor is itself."""
+    if isinstance(array, Tensor):
+        return array
     if not array.flags.writeable:
         array = array.view()
         interface: dict[str, Any] = dict(array.__array_interface__)

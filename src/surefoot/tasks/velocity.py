@@ -240,6 +240,7 @@ class Velocity:
             "forces": torch.as_tensor(sim.sensors.forces),
             "gait": torch.tensor([phase for (_, f), phase in zip(legs(sim), self.gait, strict=True) for _ in f]),
             "motors": torch.from_numpy(sim.physics.motors.ids),
+            "quadratic": QUADRATIC,
         }
 
     def truth(self, s: Situation) -> dict[str, Tensor]:
@@ -250,7 +251,7 @@ class Velocity:
         assert v is not None
         qpos, qvel = s.live("qpos")[:, q : q + 7].float(), s.live("qvel")[:, v : v + 6].float()
         quat = qpos[:, 3:]
-        turned = (quat[:, :, None] * quat[:, None, :]).flatten(1) @ QUADRATIC
+        turned = (quat[:, :, None] * quat[:, None, :]).flatten(1) @ f["quadratic"]
         up, to_heading = turned[:, :3], turned[:, 3:].view(-1, 2, 2)
         size = to_heading[:, 0].norm(dim=1, keepdim=True).clamp(min=1e-6)
         vel = qvel[:, :3]
@@ -259,10 +260,9 @@ class Velocity:
         feet = s.live("geom_xpos")[:, f["feet"], 2].float() - f["radius"]
         height, upright = qpos[:, 2], up[:, 2]
         if sim.built.terrain is not None:
-            under = np.concatenate(
-                [sim.engine.qpos[:, None, q : q + 2], sim.engine.derived("geom_xpos")[:, f["feet"].numpy(), :2]], axis=1
-            )
-            ground = torch.from_numpy(ground_under(sim.physics, under)).float()
+            under = torch.cat([s.live("qpos")[:, None, q : q + 2], s.live("geom_xpos")[:, f["feet"], :2]], 1)
+            at = under if under.is_cuda or under.dtype == torch.float32 else under.numpy()
+            ground = torch.as_tensor(ground_under(sim.physics, at)).float()
             height, feet = height - ground.mean(1), feet - ground[:, 1:]
         if sim.sensors.active["slope"]:
             w, x, y, z = quat.unbind(1)
@@ -280,19 +280,19 @@ class Velocity:
             "torque": tau,
         }
 
-    def privileged(self, s: Situation) -> dict[str, np.ndarray]:
+    def privileged(self, s: Situation) -> dict[str, Tensor]:
         """What the critic sees beyond the sensors."""
         t = s.truth
         seen = {
-            "true_velocity": torch.cat([t["velocity"], t["gyro"]], 1).numpy(),
-            "height": t["height"][:, None].numpy(),
-            "foot_height": t["feet"].numpy(),
-            "foot_contact": t["contact"].float().numpy(),
+            "true_velocity": torch.cat([t["velocity"], t["gyro"]], 1),
+            "height": t["height"][:, None],
+            "foot_height": t["feet"],
+            "foot_contact": t["contact"].float(),
         }
         if s.sim.physics.has("slope"):
-            seen["ground_up"] = t["up"].numpy()
+            seen["ground_up"] = t["up"]
         if self.scan:
-            seen["true_scan"] = s.sim.sensors.true_scan()
+            seen["true_scan"] = torch.as_tensor(s.sim.sensors.true_scan())
         return seen
 
     # ---------------------------------------------------------------- what is good

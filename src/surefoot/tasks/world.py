@@ -59,6 +59,14 @@ class Outcome:
 class World:
     """`sim.worlds` copies of a task, each with its own e, drawn anew at every reset."""
 
+    def __new__(cls, _task: Task, sim: Sim, **_options: Any) -> "World":
+        """Worlds on a GPU are made for it: see surefoot.tasks.device_world."""
+        if cls is World and sim.engine.name == "cuda":
+            from surefoot.tasks.device_world import DeviceWorld
+
+            return object.__new__(DeviceWorld)
+        return object.__new__(cls)
+
     def __init__(
         self,
         task: Task,
@@ -123,6 +131,7 @@ class World:
         self.situation: Situation | None = None
         """What the last step led to, before any reset; for judges."""
         self._q, self._dq = as_slice(torch.from_numpy(sim.sensors.q)), as_slice(torch.from_numpy(sim.sensors.dq))
+        self._situation()  # What the task looks at is followed from now on: otherwise the first reset would show it as zero.
 
     # ---------------------------------------------------------------- e
 
@@ -216,9 +225,7 @@ class World:
     def _readings(self, s: Situation) -> dict[str, Tensor]:
         sensed = self.sim.sense(only=self.builder.sources)
         readings = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in sensed.items()}
-        readings |= {
-            name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self.task.privileged(s).items()
-        }
+        readings |= self.task.privileged(s)
         readings["e"] = torch.from_numpy(self._e_row)
         return readings
 

@@ -1,0 +1,205 @@
+"""Active exploration: the same seconds of robot time, spent as `excite` says or as is usually done; whose e is nearer the truth?
+
+    active       half of the time designed for the prior, a fit, the other half designed for its posterior
+    usual        the whole time: random steps, a chirp, or a multi-sine, at the largest amplitude that keeps the same limits
+
+Every robot is a stand-in with a hidden e and sensors with noise (see planted_e). All are fitted by the same `identify`. The error of a scalar is |ê − e| over the standard deviation of what was believed before any motion.
+"""
+
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from surefoot.bench.cases import work
+from surefoot.bench.planted_e import Hidden, Kind, hidden_e
+from surefoot.bench.table import Mark, Request, Result
+from surefoot.identify import Fit, identify
+from surefoot.identify.excitations import Grid, random_steps, usual_chirp, usual_multi_sine
+from surefoot.identify.excite import DRIFT, Beliefs, Effort, Judge, excite, noise_of, usual_limits
+from surefoot.identify.information import Information, Lens, sensor_noise_of
+from surefoot.logs import Log
+from surefoot.params import E
+from surefoot.sim import Sim
+
+USUAL: dict[str, Callable[[Grid, np.random.Generator], np.ndarray]] = {
+    "random": random_steps,
+    "chirp": lambda grid, _: usual_chirp(grid),
+    "multi-sine": lambda grid, _: usual_multi_sine(grid),
+}
+"""How robots are usually moved for identification."""
+ACTIVE = "active"
+SECONDS = "4 s each"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is to be learned of which robot in how much time."""
+
+    kind: Kind
+    timestep: float
+    """[s] of the simulator that designs and fits."""
+    window: float
+    prior_effort: Effort
+    effort: Effort
+
+    def sim(self) -> Sim:
+        """The simulator."""
+        return Sim(replace(self.kind.load(), timestep=self.timestep))
+
+
+TASKS: dict[str, Task] = {
+    "qube": Task(
+        kind=Kind(
+            robot="qube",
+            only=("arm_mass", "pendulum_mass", "pendulum_com", "arm_damping", "pendulum_damping", "arm_coulomb", "command_delay"),
+            seconds=4.0,
+        ),
+        timestep=0.002, window=1.0,
+        prior_effort=Effort(families=("multi-sine",), population=24, rounds=6, elite=6, samples=6),
+        effort=Effort(families=("multi-sine", "chirp"), population=24, rounds=6, elite=5, samples=1),
+    ),
+    "servo": Task(
+        kind=Kind(robot="servo", only=("kp", "kd", "armature", "coulomb", "command_delay"), seconds=4.0),
+        timestep=0.001, window=1.0,
+        prior_effort=Effort(families=("multi-sine",), population=16, rounds=4, elite=4, samples=6),
+        effort=Effort(families=("multi-sine", "chirp"), population=16, rounds=5, elite=4, samples=1),
+    ),
+    "go2": Task(
+        kind=Kind(robot="go2", only=("kp", "armature", "damping", "coulomb", "command_delay"), seconds=4.0, air=True),
+        timestep=0.005, window=1.0,
+        prior_effort=Effort(families=("multi-sine",), population=12, rounds=4, elite=3, samples=4),
+        effort=Effort(families=("multi-sine", "chirp"), population=16, rounds=5, elite=4, samples=1),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What does not depend on the hidden robot: the simulator, the usual motions, the first half of the active one."""
+
+    task: Task
+    sim: Sim
+    judge: Judge
+    first: np.ndarray
+    usual: dict[str, np.ndarray]
+
+    def motion(self, name: str, seed: int) -> np.ndarray:
+        """Commands (T, nu) of a usual motion at the largest amplitude that keeps the limits all over the prior."""
+        if name != "random":
+            return self.usual[name]
+        grid = self.judge.grid(self.task.kind.seconds)
+        return self.judge.scaled(random_steps(grid, np.random.default_rng(seed))[None])[0][0]
+
+
+@cache
+def prepared(name: str) -> Prepared:
+    """The part that all stand-ins of a robot share."""
+    task = TASKS[name]
+    sim = task.sim()
+    only, seconds = task.kind.only, task.kind.seconds
+    beliefs = Beliefs(sim, None, only, task.prior_effort.samples, 0)
+    lens = Lens(names=beliefs.names, noise=sensor_noise_of(sim, drift=DRIFT), window=task.window)
+    judge = Judge(sim, Information(sim, lens), beliefs, usual_limits(sim, beliefs.names), task.prior_effort)
+    grid, rng = judge.grid(seconds), np.random.default_rng(0)
+    usual = {n: judge.scaled(make(grid, rng)[None])[0][0] for n, make in USUAL.items() if n != "random"}
+    design = excite(
+        sim, None, only=only, seconds=seconds / 2, window=task.window, noise=sensor_noise_of(sim, drift=DRIFT), effort=task.prior_effort
+    )
+    return Prepared(task=task, sim=sim, judge=judge, first=design.motion.values, usual=usual)
+
+
+def error_of(ready: Prepared, fit: Fit, e: E) -> np.ndarray:
+    """|ê − e| over the standard deviation of the prior, (d,)."""
+    beliefs = ready.judge.beliefs
+    truth = beliefs.params.flatten({n: e[n] for n in beliefs.names})[0]
+    return np.abs(fit.values - truth) / beliefs.std
+
+
+def fitted(ready: Prepared, logs: list[Log], prior: Any = None) -> Fit:
+    """The fit of one or two recordings, all of them seen."""
+    return identify(
+        ready.sim, logs, only=ready.task.kind.only, window=ready.task.window, held_out=0.0, begin=None if prior is None else prior
+    )
+
+
+def explored(name: str, seed: int, say: Callable[[str], None] = lambda _line: None) -> dict[str, np.ndarray]:
+    """Errors (d,) by method on one hidden robot."""
+    ready = prepared(name)
+    task, sim, only = ready.task, ready.sim, ready.task.kind.only
+    e = hidden_e(sim, only, seed)
+    robot = replace(task.kind.load(), timestep=task.timestep)
+
+    def play(u: np.ndarray, stream: int) -> Log:
+        return Hidden(robot, sim, e, seed=seed + stream).play(u)
+
+    out: dict[str, np.ndarray] = {}
+    for number, method in enumerate(USUAL):
+        out[method] = error_of(ready, fitted(ready, [play(ready.motion(method, seed), number)]), e)
+        say(f"{name} {seed} {method}: median error {np.median(out[method]):.4f}")
+    first = play(ready.first, 7)
+    early = fitted(ready, [first])
+    say(f"{name} {seed} first half: median error {np.median(error_of(ready, early, e)):.4f}")
+    design = excite(
+        sim, early.posterior, only=only, seconds=task.kind.seconds / 2, window=task.window, noise=noise_of(sim, early),
+        effort=task.effort, seed=seed,
+    )  # fmt: skip
+    fit = fitted(ready, [first, play(design.motion.values, 8)], early.e)
+    out[ACTIVE] = error_of(ready, fit, e)
+    say(f"{name} {seed} active: median error {np.median(out[ACTIVE]):.4f}")
+    return out
+
+
+def measure(request: Request) -> Result:
+    """The marks over 20 hidden robots (3 when quick)."""
+    begin = time.perf_counter()
+    counts = {"qube": 1, "servo": 1, "go2": 1} if request.quick else {"qube": 8, "servo": 6, "go2": 6}
+    cases = {f"{name} {i}": _case(name, i, request) for name, n in counts.items() for i in range(n)}
+    rows = work("exploration", cases, request)
+    return Result(
+        bench="exploration", marks=tuple(summary(rows)), seed=0, seconds=time.perf_counter() - begin, quick=request.quick
+    )
+
+
+def _case(name: str, i: int, request: Request) -> Callable[[], list[Mark]]:
+    def run() -> list[Mark]:
+        found = explored(name, zlib.crc32(f"explore {name} {i}".encode()) % 2**31, request.tell)
+        labels = prepared(name).judge.beliefs.params.names
+        return [
+            Mark(name=f"{name} {i} {method} {label}", value=float(v))
+            for method, errors in found.items()
+            for label, v in zip(labels, errors, strict=True)
+        ]
+
+    return run
+
+
+def summary(rows: list[Mark]) -> list[Mark]:
+    """Median errors by method over all robots and scalars, and the ratio of active to the best usual one."""
+    marks = []
+    for robot in ("all", *TASKS):
+        mine = [r.name.split() + [r.value] for r in rows if robot == "all" or r.name.startswith(f"{robot} ")]
+        if not mine:
+            continue
+        methods = (*USUAL, ACTIVE)
+        errors = {m: np.array([r[4] for r in mine if r[2] == m], dtype=float) for m in methods}
+        median = {m: float(np.median(v)) for m, v in errors.items()}
+        best = min(USUAL, key=lambda m: median[m])
+        twins = len({(r[0], r[1]) for r in mine})
+        ratio = median[ACTIVE] / max(median[best], 1e-300)
+        pairs = errors[ACTIVE] / np.maximum(errors[best], 1e-300)
+        label = "exploration" if robot == "all" else f"exploration, {robot}"
+        about = ", ".join(f"{m} {median[m]:.4f}" for m in methods)
+        marks.append(Mark(
+            name=f"{label}: median error, active over the best usual motion", value=ratio, op="<=" if robot == "all" else None,
+            mark=0.5 if robot == "all" else None,
+            reference=f"{twins} hidden robots, {SECONDS}; {about} of what was believed; SPI-Active: 42-63 % better than its baselines",
+        ))  # fmt: skip
+        marks.append(Mark(
+            name=f"{label}: scalars nearer the truth by active than by {best}", value=float((pairs < 1).mean()), reference=f"{len(pairs)} scalars",
+        ))  # fmt: skip
+    return marks

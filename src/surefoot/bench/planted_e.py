@@ -1,0 +1,233 @@
+"""Planted truth: does `identify` find the e of robots whose e is known, as well as the Cramér-Rao bound allows, and does it say so?
+
+    error_i = (ê_i - e_i) / σ_i,   σ² = diag (P + F(e))⁻¹: nobody can do better than σ on average
+
+The robots are not the simulator that fits them: half its time step, another integrator and cone, sensors with noise and steps.
+"""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from surefoot.bench.cases import work
+from surefoot.bench.table import Mark, Request, Result
+from surefoot.errors import choose
+from surefoot.identify import identify
+from surefoot.identify.excitations import FAMILIES
+from surefoot.identify.excite import Beliefs, Effort, Judge, usual_limits
+from surefoot.identify.information import Information, Lens, sensor_noise_of
+from surefoot.logs import Log
+from surefoot.params import E
+from surefoot.robots import Robot, load
+from surefoot.sim import Sim
+from surefoot.sim.record import Recording
+
+INTEGRATORS = {"implicitfast": "implicit", "euler": "implicitfast", "implicit": "implicitfast"}
+CONES = {"elliptic": "pyramidal", "pyramidal": "elliptic"}
+FIXED = 0.5
+"""Standard deviation left over that before, from which a scalar counts as not identified by a motion."""
+WINDOW = 1.0
+"""[s]"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One sort of stand-in robot: which, how it is held, what is unknown about it, for how long it moves."""
+
+    robot: str
+    only: tuple[str, ...]
+    seconds: float
+    air: bool = False
+
+    def load(self) -> Robot:
+        """The robot, its Params those that are unknown here: what is absent costs nothing."""
+        robot = load(self.robot)
+        robot = robot.suspended() if self.air else robot
+        return replace(robot, params=robot.params.only(*self.only))
+
+
+KINDS: dict[str, Kind] = {
+    "qube": Kind(
+        robot="qube",
+        only=(
+            "torque_constant", "resistance", "arm_mass", "pendulum_mass", "pendulum_com", "arm_damping", "pendulum_damping", "arm_coulomb",
+            "command_delay", "encoder_bias",
+        ),
+        seconds=6.0,
+    ),
+    "servo": Kind(
+        robot="servo",
+        only=("kp", "kd", "armature", "damping", "coulomb", "command_delay", "encoder_bias", "arm_mass"),
+        seconds=6.0,
+    ),
+    "go2": Kind(
+        robot="go2",
+        only=("kp", "kd", "strength", "armature", "damping", "coulomb", "command_delay", "sensor_delay", "encoder_bias"),
+        seconds=6.0,
+        air=True,
+    ),
+    "so101": Kind(
+        robot="so101",
+        only=("kp", "kd", "armature", "damping", "coulomb", "gripper_mass", "command_delay", "encoder_bias"),
+        seconds=8.0,
+    ),
+}  # fmt: skip
+
+
+class Hidden:
+    """A stand-in robot with a hidden e and sensors with noise and steps of their own.
+
+    A bound is a bound for one f, so the stand-in has the fitting side's physics; `finer` gives it another time step, and then another
+    integrator and cone too, to see what such a difference costs.
+
+    Args:
+        robot: as the fitting side knows it.
+        sim: the fitting side's, for the schema of e.
+        e: one row of all Params.
+        seed: of its noise.
+        finer: its time step over the fitting side's.
+    """
+
+    def __init__(self, robot: Robot, sim: Sim, e: E, *, seed: int, finer: float = 1.0):
+        twin = robot
+        if finer != 1.0:
+            options = dict(robot.options)
+            options["integrator"] = INTEGRATORS.get(str(options.get("integrator", "euler")).lower(), "implicitfast")
+            options["cone"] = CONES[str(options.get("cone", "pyramidal")).lower()]
+            twin = replace(robot, timestep=finer * robot.timestep, options=options)
+        self.sim = Sim(twin, sim.params, worlds=1, threads=1, seed=seed)
+        self.sim.apply(e)
+
+    def play(self, u: np.ndarray) -> Log:
+        """The log of commands u (T, nu), played from the default pose at rest."""
+        sim = self.sim
+        sim.reset()
+        recording = Recording(sim)
+        for row in u:
+            recording.add(sim.sense(), row)
+            sim.step(row)
+        recording.add(sim.sense(), u[-1])
+        return recording.log()
+
+
+def hidden_e(sim: Sim, only: tuple[str, ...], seed: int) -> E:
+    """An e drawn from the middle nine tenths of the prior for the Params `only`; the others are nominal."""
+    rng = np.random.default_rng(seed)
+    chosen = sim.params.only(*only)
+    z = np.log((s := rng.uniform(0.05, 0.95, (1, chosen.d))) / (1 - s))
+    return {**sim.params.nominal_e(1), **chosen.unpack(z)}
+
+
+def judge_of(sim: Sim, only: tuple[str, ...], e: E | None = None, samples: int = 4) -> Judge:
+    """A judge of motions for these Params: over the prior, or (the truth being known) at e alone."""
+    beliefs = Beliefs(sim, None, only, samples, 0)
+    if e is not None:
+        beliefs.e = e
+    lens = Lens(names=beliefs.names, noise=sensor_noise_of(sim), window=WINDOW)
+    return Judge(sim, Information(sim, lens), beliefs, usual_limits(sim, beliefs.names), Effort())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One stand-in robot: by scalar, whether its motion shows it, error over the bound, whether the interval holds, whether it is named."""
+
+    names: tuple[str, ...]
+    shown: np.ndarray
+    error: np.ndarray
+    covered: np.ndarray
+    named: np.ndarray
+
+
+def planted(kind: Kind, seed: int) -> Found:
+    """Hide an e, record two motions, fit the first, and compare with the truth and with the bound."""
+    robot = kind.load()
+    sim = Sim(robot, threads=0)
+    e = hidden_e(sim, kind.only, seed)
+    known = judge_of(sim, kind.only, e)
+    grid, rng = known.grid(kind.seconds), np.random.default_rng(seed + 1)
+    family = FAMILIES["multi-sine"]
+    u, _ = known.scaled(family.motions(family.random(2, grid, rng), grid))
+    twin = Hidden(robot, sim, e, seed=seed)
+    logs = [twin.play(row) for row in u]
+    fit = identify(sim, logs[0], only=kind.only, held_out=[logs[1]], window=WINDOW)
+    information = known.information(u[:1], e)[0]
+    bound, before = known.beliefs.expected(information), known.beliefs.std
+    truth = known.beliefs.params.flatten({n: e[n] for n in kind.only})[0]
+    interval = fit.intervals(0.9)
+    named = {name for c in fit.unidentified for name in c.names}
+    return Found(
+        names=fit.names,
+        shown=bound < FIXED * before,
+        error=(fit.values - truth) / bound,
+        covered=(interval[:, 0] <= truth) & (truth <= interval[:, 1]),
+        named=np.array([name in named for name in fit.names]),
+    )
+
+
+def measure(request: Request) -> Result:
+    """Marks over 50 stand-in robots (8 when quick)."""
+    import time
+
+    begin = time.perf_counter()
+    counts = {"qube": 14, "servo": 12, "go2": 12, "so101": 12}
+    if request.quick:
+        counts = dict.fromkeys(counts, 2)
+    cases = {f"{name} {i}": _case(name, i) for name, n in counts.items() for i in range(n)}
+    marks = summary(work("planted-e", cases, request), request)
+    return Result(
+        bench="planted-e", marks=tuple(marks), seed=0, seconds=time.perf_counter() - begin, quick=request.quick
+    )
+
+
+def _case(name: str, i: int) -> Any:
+    def run() -> list[Mark]:
+        found = planted(KINDS[choose(name, KINDS, "a stand-in")], zlib.crc32(f"{name} {i}".encode()))
+        return [
+            Mark(name=f"{name} {i} {label}", value=float(error), reference=f"{int(shown)}{int(covered)}{int(named)}")
+            for label, shown, error, covered, named in zip(
+                found.names, found.shown, found.error, found.covered, found.named, strict=True
+            )
+        ]
+
+    return run
+
+
+def summary(rows: list[Mark], request: Request) -> list[Mark]:
+    """The marks over all stand-ins, then by robot; `rows` hold one scalar each."""
+    marks = []
+    for robot in ("all", *KINDS):
+        mine = [r for r in rows if robot == "all" or r.name.startswith(f"{robot} ")]
+        if not mine:
+            continue
+        error = np.array([r.value for r in mine], dtype=float)
+        shown, covered, named = (np.array([r.reference[i] == "1" for r in mine]) for i in range(3))
+        judged = shown & ~named
+        marks += _marks(
+            robot, {"error": error, "shown": shown, "covered": covered, "named": named, "judged": judged}, mine
+        )
+    return marks
+
+
+def _marks(robot: str, a: Mapping[str, np.ndarray], rows: list[Mark]) -> list[Mark]:
+    whole = robot == "all"
+    judged, robots = a["judged"], len({" ".join(r.name.split()[:2]) for r in rows})
+    about = f"{robots} robots, {int(judged.sum())} identified scalars of {len(rows)}"
+    error = np.abs(a["error"][judged])
+    inside = float((error <= 3.0).mean()) if judged.any() else None
+    covered = float(a["covered"][judged].mean()) if judged.any() else None
+    hidden = ~a["shown"]
+    named = float(a["named"][hidden].mean()) if hidden.any() else None
+    false = float((a["named"] & a["shown"]).sum() / max(a["shown"].sum(), 1))
+    label = "planted e" if whole else f"planted e, {robot}"
+    return [
+        Mark(name=f"{label}: errors within 3 standard deviations of the bound", value=inside, op=">=" if whole else None,
+             mark=0.99 if whole else None, reference=f"{about}; root mean square {np.sqrt((error**2).mean()) if len(error) else 0:.2f}, normal: 0.997"),
+        Mark(name=f"{label}: 90 % intervals cover the truth", value=covered, op=">=" if whole else None, mark=0.85 if whole else None, reference=about),
+        *([Mark(name=f"{label}: 90 % intervals are not too wide (cover)", value=covered, op="<=", mark=0.95, reference=about)] if whole else []),
+        Mark(name=f"{label}: scalars that no motion showed and that were named", value=named, op=">=" if whole else None,
+             mark=0.95 if whole else None, reference=f"{int(hidden.sum())} scalars whose bound is above {FIXED:g} of what was believed"),
+        Mark(name=f"{label}: shown scalars that were named as confounded", value=false, reference="Cramér-Rao bound below half of what was believed"),
+    ]  # fmt: skip

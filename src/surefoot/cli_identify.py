@@ -1,0 +1,185 @@
+"""`surefoot identify` and `surefoot gap`."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from surefoot.cli_words import File, Mapping, RobotName, Seconds, answer, table, tell
+
+if TYPE_CHECKING:
+    from surefoot.identify import Fit
+    from surefoot.logs import Log
+    from surefoot.sim import Sim
+
+Logs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="LOG...")]
+ParamsOrNames = Annotated[str | None, tyro.conf.arg(metavar="FILE|NAMES")]
+Channels = Annotated[str | None, tyro.conf.arg(metavar="NAMES")]
+Share = Annotated[float, tyro.conf.arg(metavar="0..1")]
+
+
+def identify(
+    robot: RobotName,
+    logs: Logs,
+    /,
+    *,
+    params: ParamsOrNames = None,
+    mapping: Mapping = None,
+    channels: Channels = None,
+    window: Seconds = None,
+    held_out: Share = 0.25,
+    log_start: bool = False,
+    robust: float | None = None,
+    starts: int = 1,
+    rugged: bool = False,
+    suspended: bool = False,
+    gains: bool = False,
+    seed: int = 0,
+    out: File = None,
+    report: File = None,
+    json: bool = False,
+) -> int:
+    """Fit the unknowns of a robot to its logs: values with honest intervals, and what the logs cannot say.
+
+    Args:
+        robot: name in the library, folder, robot file or model file.
+        logs: log files or folders.
+        params: .toml or .json file with the Params, or names of the robot file's own, "kp,kd,command_delay"; all when left out.
+        mapping: name of a bundled mapping, or a mapping file.
+        channels: channels to compare, "joint_pos,gyro"; positions and attitude when left out.
+        window: length of the windows that the logs are cut into [s]; 1 s when left out.
+        held_out: share of every log, its end, that only judges.
+        log_start: take the start state of every window from the log instead of estimating it.
+        robust: residuals beyond this many standard deviations count linearly.
+        starts: number of different starting points.
+        rugged: search with CMA-ES first.
+        suspended: the robot hangs, its base held still.
+        gains: the motors' kp and kd are those that the logs state.
+        seed: of the starts and of CMA-ES.
+        out: .json file for the fit.
+        report: .html file for the report.
+        json: print the fit as JSON.
+    """
+    from surefoot.errors import InputError
+    from surefoot.identify import identify as fit_to
+
+    for file, suffix in ((out, ".json"), (report, ".html")):
+        if file is not None and file.suffix != suffix:
+            raise InputError(f"'{file}' must end in {suffix}")
+    recorded = _read(logs, mapping)
+    sim, only = _sim(robot, params, recorded, suspended, gains)
+    options: dict[str, Any] = {"window": window, "held_out": held_out, "start": "log" if log_start else "estimate"}
+    fit = fit_to(
+        sim, recorded, only=only, channels=_names(channels), robust=robust, starts=starts, rugged=rugged, seed=seed, say=tell,
+        **options,
+    )  # fmt: skip
+    if out is not None:
+        tell(f"written: {fit.save(out)}")
+    if report is not None:
+        from surefoot.identify.report_page import report as page_of
+
+        tell(f"written: {page_of(sim, recorded, fit, **options).save(report)}")
+    answer(fit.to_dict(), lambda: str(fit), json)
+    return 0
+
+
+def gap(
+    robot: RobotName,
+    logs: Logs,
+    /,
+    *,
+    fit: File = None,
+    params: File = None,
+    mapping: Mapping = None,
+    channels: Channels = None,
+    window: Seconds = None,
+    suspended: bool = False,
+    gains: bool = False,
+    json: bool = False,
+) -> int:
+    """Print the gap between logs and their replay by channel and column: nominal, with a fit's values, and the noise floor.
+
+    Args:
+        robot: name in the library, folder, robot file or model file.
+        logs: log files or folders.
+        fit: .json file that `identify` wrote; nominal values only when left out.
+        params: .toml or .json file with the Params; the robot file's own when left out.
+        mapping: name of a bundled mapping, or a mapping file.
+        channels: channels to compare, "joint_pos,gyro"; all that can be replayed when left out.
+        window: how far the replay runs before it starts anew from the log [s]; 1 s when left out.
+        suspended: the robot hangs, its base held still.
+        gains: the motors' kp and kd are those that the logs state.
+        json: print the gaps as JSON.
+    """
+    from surefoot.identify import load_fit
+    from surefoot.identify.gap_rows import gap_rows
+
+    found = None if fit is None else load_fit(fit)
+    recorded = _read(logs, mapping)
+    sim, _ = _sim(robot, None if params is None else str(params), recorded, suspended, gains, found)
+    rows = gap_rows(sim, recorded, found, channels=_names(channels), window=window)
+
+    def text() -> str:
+        numbers = ("nominal", "fitted", "floor")
+        cells = [(r["channel"], r["column"], *(_figure(r[k]) for k in numbers), r["unit"], f"{r['horizon']:.3g} s") for r in rows]
+        return table([("channel", "column", "nominal", "fitted", "noise floor", "unit", "horizon"), *cells])
+
+    answer(rows, text, json)
+    return 0
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _names(words: str | None) -> list[str] | None:
+    return None if words is None else [w.strip() for w in words.split(",") if w.strip()]
+
+
+def _read(paths: tuple[Path, ...], mapping: str | None) -> "list[Log]":
+    from surefoot.errors import InputError
+    from surefoot.logs import read_logs
+
+    if not paths:
+        raise InputError("name at least one log file or folder")
+    return [log for path in paths for log in read_logs(path, mapping=mapping)]
+
+
+def _sim(
+    name: str, params: str | None, logs: "list[Log]", suspended: bool, gains: bool, fit: "Fit | None" = None
+) -> "tuple[Sim, list[str] | None]":
+    """The robot as the options describe it, and which of its Params are meant."""
+    from surefoot.params import Params
+    from surefoot.robots import load
+    from surefoot.sim import Sim
+
+    robot = load(name)
+    if suspended:
+        robot = robot.suspended()
+    if gains:
+        robot = _with_gains(robot, logs)
+    own, only = robot.params, None
+    if params is not None and Path(params).suffix in (".toml", ".json"):
+        own = Params.load(params)
+    elif params is not None:
+        only = _names(params)
+        own.only(*(only or ()))
+    if fit is not None and params is None:
+        own = Params(**{**dict(own), **dict(fit.params)})
+    return Sim(robot, own, noise=False), only
+
+
+def _with_gains(robot: Any, logs: "list[Log]") -> Any:
+    """The robot with the position gains that all logs state in their constants."""
+    from surefoot.errors import InputError
+
+    stated = {(log.meta.get("kp"), log.meta.get("kd")) for log in logs}
+    if len(stated) != 1 or None in next(iter(stated)):
+        raise InputError(
+            f"the logs state the gains (kp, kd) {sorted(map(str, stated))}: one pair for all is needed; fit them one by one, or leave out --gains"
+        )
+    kp, kd = next(iter(stated))
+    actuators = tuple(dataclasses.replace(a, kp=float(kp), kd=float(kd)) for a in robot.actuators)
+    params = robot.params.without(*[n for n, p in robot.params.items() if p.kind in ("kp", "kd")])
+    return dataclasses.replace(robot, actuators=actuators, params=params)

@@ -1,0 +1,23 @@
+"""identify: from logs to p(e | logs), honest about what it does not know. `surefoot.identify(sim, logs)` is the function."""
+
+import sys
+import types
+from typing import Any
+
+from surefoot.identify.fit import Confounded, Fit, Misfit, Score, load_fit
+from surefoot.identify.identify import identify
+from surefoot.identify.residuals import Problem
+from surefoot.identify.solve import solve
+from surefoot.identify.windows import Windows, cut
+
+__all__ = ["Confounded", "Fit", "Misfit", "Problem", "Score", "Windows", "cut", "identify", "load_fit", "solve"]
+
+
+class _Verb(types.ModuleType):
+    """A package that is also the function of its name: `sf.identify` is both."""
+
+    def __call__(self, *args: Any, **named: Any) -> Fit:
+        return identify(*args, **named)
+
+
+sys.modules[__name__].__class__ = _Verb

@@ -1,0 +1,85 @@
+"""A Fit as text for people: a line a scalar, then what could not be known and what is left."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+LEARNT = 0.5
+"""Shrink above which a combination counts as not identified, below it as hardly separated."""
+
+if TYPE_CHECKING:
+    from surefoot.identify.fit import Fit
+
+
+def units_of(fit: "Fit") -> list[str]:
+    """Unit of every scalar."""
+    return [param.unit for name, param in fit.params.items() for _ in range(max(len(fit.params.elements[name]), 1))]
+
+
+def rows_of(fit: "Fit", level: float = 0.9) -> list[tuple[str, ...]]:
+    """Cells of the table, titles first."""
+    interval, nominal, units = fit.intervals(level), fit.params.nominal, units_of(fit)
+    doubtful = {name for c in fit.unidentified if c.shrink > LEARNT for name in c.names}
+    out = [("", "value", "±", f"{level:.0%} interval", "nominal", "unit", "white ±", "")]
+    for i, name in enumerate(fit.names):
+        remark = "at a bound" if name in fit.at_bound else "not identified" if name in doubtful else ""
+        out.append((
+            name, f"{fit.values[i]:.5g}", f"{fit.std[i]:.2g}", f"{interval[i, 0]:.4g} .. {interval[i, 1]:.4g}",
+            f"{nominal[i]:.4g}", units[i], f"{fit.white_std[i]:.2g}", remark,
+        ))  # fmt: skip
+    return out
+
+
+def score_rows(fit: "Fit") -> list[tuple[str, ...]]:
+    """Cells of the table of errors, titles first."""
+    out = [("windows", "channel", "column", "before", "after", "noise floor", "unit", "horizon", "start")]
+    for s in fit.scores:
+        numbers = [f"{v:.4g}" for v in (s.before, s.after, s.floor)]
+        out.append((s.windows, s.channel, s.column, *numbers, s.unit, f"{s.horizon:.3g} s", s.start))
+    return out
+
+
+def aligned(rows: list[tuple[str, ...]]) -> str:
+    """Rows of text with their columns lined up."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def fit_table(fit: "Fit") -> str:
+    """The whole Fit as text."""
+    seconds = fit.provenance.get("seconds")
+    title = f"Fit ({fit.mode}) of {len(fit.names)} scalars" + (f" to {seconds:.3g} s of logs" if seconds else "")
+    lines = [title, aligned(rows_of(fit))]
+    for c in fit.unidentified:
+        what = "not identified" if c.shrink > LEARNT else "hardly separated"
+        lines.append(f"{what}: {c.combination}; to tell: {c.experiment}")
+    if fit.at_bound:
+        lines.append(f"at a bound: {', '.join(fit.at_bound)}: widen the bounds, or the model lacks something")
+    if fit.scores:
+        lines.append(aligned(_summed(fit)))
+    lines += [f"misfit: {sentence}" for sentence in misfit_lines(fit)]
+    return "\n".join(lines)
+
+
+def misfit_lines(fit: "Fit", most: int = 6) -> list[str]:
+    """The patterns in words, those of one kind together where several columns show it."""
+    out = []
+    for kind in dict.fromkeys(m.kind for m in fit.misfit):
+        some = [m for m in fit.misfit if m.kind == kind]
+        others = [m.column for m in some[1:]]
+        shown = ", ".join(others[:most]) + (f" and {len(others) - most} more" if len(others) > most else "")
+        out.append(some[0].sentence + (f"; likewise {shown}" if others else ""))
+    return out
+
+
+def _summed(fit: "Fit") -> list[tuple[str, ...]]:
+    """Scores by window set and channel, root mean squares over the columns; all columns where there are few."""
+    rows = score_rows(fit)
+    if len(rows) <= 9:
+        return rows
+    out = [tuple(c for c in rows[0])]
+    for key in dict.fromkeys((s.windows, s.channel) for s in fit.scores):
+        some = [s for s in fit.scores if (s.windows, s.channel) == key]
+        rms = [f"{np.sqrt(np.mean([getattr(s, f) ** 2 for s in some])):.4g}" for f in ("before", "after", "floor")]
+        out.append((*key, f"all {len(some)}", *rms, some[0].unit, f"{some[0].horizon:.3g} s", some[0].start))
+    return out

@@ -1,0 +1,139 @@
+"""How far a fit can be trusted: residuals of real logs are correlated, so every window (or block of one) counts once.
+
+    u_b = Σ_entries of block b Ãᵀ r        Ã = A - B (Hbb + I)⁻¹ Hba        (start states eliminated)
+    v_b = (S - S_b)⁻¹ u_b                  how far the fit moves when block b is left out
+    V   = (G - 1)/G Σ_b v_b v_bᵀ           the jackknife over blocks, which is a sandwich with its small-sample correction
+    V_white = S⁻¹                          what independent residuals would claim
+
+Neighbouring blocks that err alike widen V by Bartlett weights (HAC); intervals use Student's t with G - 1 degrees of freedom.
+Directions that the data say nothing about keep the width of the prior: (V⁻¹ + prior⁻¹)⁻¹.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from surefoot.identify.residuals import Linear, Problem
+from surefoot.identify.solve import reduce
+
+FEWEST = 5
+"""Fewest blocks that windows are cut into."""
+MOST = 12
+"""Most blocks of one window."""
+OUTLAST = 5.0
+"""Length of a block in memories of the residual."""
+NOTHING = 1e-3
+"""Information, in units of the range, that stands for none at all."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Spread:
+    """Uncertainty of the positions s, all (d, d).
+
+    Attributes:
+        honest: covariance by blocks, the prior included.
+        white: covariance that independent residuals would claim.
+        data: covariance by blocks without the prior; huge in directions without information.
+        freedom: degrees of freedom.
+    """
+
+    honest: np.ndarray
+    white: np.ndarray
+    data: np.ndarray
+    freedom: float
+
+
+def spread(problem: Problem, linear: Linear, s: np.ndarray, offsets: np.ndarray) -> Spread:
+    """Uncertainty around a solution; `linear` must keep its columns."""
+    reduced = reduce(linear, offsets)
+    assert linear.a is not None
+    columns = linear.a
+    if problem.nx:
+        columns = columns - linear.hab @ reduced.inverse @ linear.b  # (windows, d, n)
+    weight = problem.trust(linear.r)
+    score, info, parts = blocks(problem, columns, linear.r * weight)
+    pull, d = problem.pull, problem.d
+    count = problem.count
+    noise = float((weight * linear.r**2).sum() / max(count - d - problem.nx * len(problem.rows), 1))
+    total = reduced.s + pull.precision
+    # At a bound the scores do not add up to nothing; their scatter still says how far the fit would move.
+    pushed = _pushed(problem, s, reduced.g)
+    score[:, pushed] -= score[:, pushed].mean(0)
+    ridge, groups = NOTHING * np.eye(d), len(score)
+    moved = np.array([np.linalg.solve(total - part + ridge, u) for part, u in zip(info, score, strict=True)])
+    inverse = np.linalg.inv(total + ridge)
+    lags = parts if parts > 1 else None
+    data = (groups - 1) / groups * neighbours(moved, lags) + inverse @ ridge @ inverse
+    white = noise * inverse
+    honest, white = (_with_prior(v, pull.covariance) for v in (data, white))
+    # Where a fit ends in a direction without information is chance: the belief's own centre is as likely.
+    away = honest @ np.linalg.solve(pull.covariance, np.clip(pull.mean, pull.low, pull.high) - s)
+    honest = honest + np.outer(away, away)
+    return Spread(honest=honest, white=white, data=data, freedom=float(max(groups / min(parts, 2) - 1, 1)))
+
+
+def _with_prior(data: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """(data⁻¹ + prior⁻¹)⁻¹ as data (data + prior)⁻¹ prior, which needs no inverse of a singular matrix."""
+    both = data @ np.linalg.solve(data + prior, prior)
+    return 0.5 * (both + both.T) + 1e-16 * np.diag(np.diag(prior))
+
+
+def _pushed(problem: Problem, s: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Scalars at a bound that the data push against, (d,) bool."""
+    low, high = s <= problem.pull.low + 1e-6, s >= problem.pull.high - 1e-6
+    return (low & (g < 0)) | (high & (g > 0))
+
+
+def blocks(problem: Problem, columns: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Scores (blocks, d) and information (blocks, d, d) of blocks in time, and the number of blocks in a window.
+
+    A block is a whole window, or a part of one that outlasts the residual's memory.
+    """
+    windows = len(problem.rows)
+    longest = np.array([problem.windows.windows[i].stop - problem.windows.windows[i].start for i in problem.rows])
+    parts = int(np.clip(np.median(longest) / (OUTLAST * memory(problem, r)), 1, MOST))
+    parts = max(parts, int(np.ceil(FEWEST / windows)))
+    if parts == 1:
+        return (columns @ r[..., None])[..., 0], columns @ columns.swapaxes(1, 2), 1
+    number = np.minimum((problem.rollouts.t[problem.rows] / longest[:, None] * parts).astype(int), parts - 1)
+    scores, infos = [], []
+    for w in range(windows):
+        for k in range(parts):
+            here = number[w] == k
+            part = columns[w][:, here]
+            scores.append(part @ r[w, here])
+            infos.append(part @ part.T)
+    return np.array(scores), np.array(infos), parts
+
+
+def memory(problem: Problem, r: np.ndarray) -> float:
+    """[s] Time after which the residuals r (windows, n) have lost their memory: autocorrelation below 1/e; a window at most."""
+    top, bottom, column = np.zeros(0), 0.0, problem.rollouts.column
+    period, longest = np.inf, 0.0
+    for i in range(len(problem.sigma)):
+        part, t = r[:, column == i], problem.rollouts.t[problem.rows][:, column == i]
+        m = part.shape[1]
+        spectrum = np.abs(np.fft.rfft(part, 2 * m, axis=1)) ** 2
+        lagged = np.fft.irfft(spectrum.sum(0), 2 * m)[:m]
+        if len(top) in (0, m):
+            top = lagged if not len(top) else top + lagged
+            bottom += lagged[0]
+            longest = max(longest, float(t.max()))
+            period = longest / max(m - 1, 1)
+    low = np.flatnonzero(top < bottom / np.e)
+    return period * float(low[0]) if len(low) else longest
+
+
+def neighbours(moved: np.ndarray, lags: int | None = None) -> np.ndarray:
+    """Σ_b v_b v_bᵀ (d, d), each variance widened where neighbouring blocks err alike (Bartlett weights), never narrowed.
+
+    `lags` is how many blocks away still counts as a neighbour; by default it grows with the cube root of their number.
+    """
+    alone = moved.T @ moved
+    lags = max(int(np.floor(0.75 * len(moved) ** (1 / 3))), lags or 0)
+    lags = min(lags, len(moved) - 1)
+    together = np.diag(alone).copy()
+    for k in range(1, lags + 1):
+        together += 2 * (1 - k / (lags + 1)) * (moved[k:] * moved[:-k]).sum(0)
+    factor = np.sqrt(np.maximum(together / np.maximum(np.diag(alone), 1e-300), 1.0))
+    return alone * np.outer(factor, factor)

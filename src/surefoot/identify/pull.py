@@ -1,0 +1,103 @@
+"""A prior as a fit uses it: a box, and a quadratic pull where the prior is not flat.
+
+    cost(s) = (s - mean)ᵀ precision (s - mean),   s between 0 (low) and 1 (high)
+
+A uniform belief between the bounds pulls nowhere; a uniform one over less narrows the box; anything else (normal, samples, an
+earlier posterior) is matched by its mean and covariance in s. Where the data say nothing, a uniform belief stands as a normal
+one about the nominal value, as wide as the box seen from there.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from surefoot.errors import InputError
+from surefoot.identify.coordinates import shares
+from surefoot.params import LogUniform, Params, Prior, Uniform
+from surefoot.params.pieces import Marginal
+
+DRAWS = 4096
+"""Draws that the mean and covariance of a prior are taken from."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pull:
+    """What is believed before the fit, in s.
+
+    Attributes:
+        mean: centre of the belief, (d,); the nominal value where it is flat.
+        precision: of the pull, (d, d); zero rows where the belief is flat.
+        covariance: of the belief itself, flat ones included, (d, d).
+        low, high: the box, (d,), within 0 and 1.
+    """
+
+    mean: np.ndarray
+    precision: np.ndarray
+    covariance: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def cost(self, s: np.ndarray) -> np.ndarray:
+        """Pull at s (k, d), (k,)."""
+        away = np.atleast_2d(s) - self.mean
+        return np.einsum("ki,ij,kj->k", away, self.precision, away)
+
+
+def pull_of(params: Params, prior: Prior | None, *, log: np.ndarray | None = None) -> Pull:
+    """The box and the pull of a prior on the scalars of `params`; a scalar it does not hold is flat.
+
+    `log` (d,) says of which scalars a flat belief is flat in the logarithm although s is linear in them.
+    """
+    d, names = params.d, params.names
+    low, high, flat = np.zeros(d), np.ones(d), np.ones(d, dtype=bool)
+    nominal = shares(params, params.nominal_e(1))[0]
+    bent = np.zeros(d, dtype=bool) if log is None else log & ~params.log
+    mean, covariance = nominal.copy(), np.diag([_about(params, i, nominal[i], (0.0, 1.0), bent[i]) for i in range(d)])
+    precision = np.zeros((d, d))
+    if prior is None:
+        return Pull(mean=mean, precision=precision, covariance=covariance, low=low, high=high)
+    known = [name for name in params if name in prior.params]
+    if not known:
+        raise InputError(f"the prior holds none of {', '.join(params)}: give one over the Params that are fitted")
+    draws = prior.sample(DRAWS, 0)
+    for name in params:
+        if name not in draws:
+            draws[name] = np.broadcast_to(params.nominal_e(1)[name], (DRAWS, *params.nominal_e(1)[name].shape[1:]))
+    s = shares(params, draws)
+    for i, label in enumerate(names):
+        if label not in prior.params.names:
+            continue
+        piece = prior.product.of(label)
+        if isinstance(piece, Marginal) and isinstance(piece.distribution, Uniform | LogUniform):
+            curved = isinstance(piece.distribution, LogUniform)
+            if curved == bool(params.log[i] or bent[i]):
+                ends = np.array(piece.support(label))
+                rows = np.repeat(params.nominal[None], 2, axis=0)
+                rows[:, i] = np.clip(ends, params.low[i], params.high[i])
+                low[i], high[i] = shares(params, params.unflatten(rows))[:, i]
+                mean[i] = np.clip(nominal[i], low[i], high[i])
+                covariance[i, i] = _about(params, i, mean[i], (low[i], high[i]), bent[i])
+                continue
+        flat[i] = False
+    held = np.flatnonzero(~flat)
+    if len(held):
+        block = np.atleast_2d(np.cov(s[:, held], rowvar=False)) + 1e-12 * np.eye(len(held))
+        mean[held] = s[:, held].mean(0)
+        covariance[np.ix_(held, held)] = block
+        precision[np.ix_(held, held)] = np.linalg.inv(block)
+    return Pull(mean=mean, precision=precision, covariance=covariance, low=low, high=high)
+
+
+def _about(params: Params, i: int, centre: float, ends: tuple[float, float], log: bool) -> float:
+    """Mean square distance from `centre` of a flat belief about scalar i between positions `ends`; `log`: flat in ln v."""
+    low, high = ends
+    if not log:
+        return (high - low) ** 2 / 12.0 + (0.5 * (low + high) - centre) ** 2 + 1e-12
+    span = params.high[i] - params.low[i]
+    a, b = params.low[i] + low * span, params.low[i] + high * span
+    ratio = np.log(b / a)
+    if ratio < 1e-6:
+        return 1e-12
+    first, second = (b - a) / ratio, (b**2 - a**2) / (2 * ratio)
+    c = params.low[i] + centre * span
+    return float((second - 2 * c * first + c**2) / span**2) + 1e-12

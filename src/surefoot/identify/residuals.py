@@ -1,0 +1,306 @@
+"""The misfit that a fit makes small, and its derivatives by all unknowns.
+
+    F(s, δ) = Σ_windows Σ_entries ρ((y_log - y(s, δ_w)) / σ_column) + Σ_w ‖δ_w‖² + (s - s0)ᵀ P (s - s0)
+
+s (d,) are the fitted scalars as positions between their bounds, 0 at `low` and 1 at `high`; δ_w are the offsets of each window's
+start state in standard deviations of their prior. All finite-difference columns of all windows are one batch: column j moves one
+scalar in every window, or one coordinate of every window's own start, so that the cost is (1 + d + nx) rollouts of the data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+
+from surefoot.errors import InputError
+from surefoot.identify.coordinates import packed, shares, straight
+from surefoot.identify.pull import Pull, pull_of
+from surefoot.identify.rollouts import Rollouts
+from surefoot.identify.windows import Windows
+from surefoot.params import E, Params, Prior
+from surefoot.sim import Sim
+from surefoot.sim.sensors import CHANNELS
+
+STEPS = {"fine": (1e-6, 1e-4), "coarse": (1e-3, 0.1), "rough": (1e-2, 0.3)}
+"""Finite-difference steps: of a scalar, as a share of its range, and of a start state, in standard deviations of its prior.
+
+Physics repeats its bits, so fine steps leave seven digits, which ill-conditioned fits need; coarse and rough ones see over the
+edges of stick and slip."""
+STEP_DELAY = 1e-7
+"""[s] Least step of a time: instants nearer than 1 ns count as the same."""
+ORDERS = (3, 5, 7)
+"""Orders of the differences that noise floors are read from."""
+LEAST = 0.1
+"""Least σ of a column, in noise floors."""
+BATCH = 300e6
+"""[bytes] Most that the predictions of one linearisation may take."""
+LOST = 10.0
+"""Largest gap that counts, and that of a world which left the numbers, in ranges of the column in the logs."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Linear:
+    """The misfit around one point, window by window; r ≈ r0 - A ds - B dδ.
+
+    Attributes:
+        r: weighted residuals, (windows, n); zero where nothing was measured.
+        haa, hab, hbb: AᵀA (windows, d, d), AᵀB (windows, d, nx), BᵀB (windows, nx, nx).
+        ga, gb: Aᵀr (windows, d), Bᵀr (windows, nx).
+        b: the columns B themselves, transposed, (windows, nx, n).
+        a: the columns A, transposed, (windows, d, n), where asked for.
+    """
+
+    r: np.ndarray
+    haa: np.ndarray
+    hab: np.ndarray
+    hbb: np.ndarray
+    ga: np.ndarray
+    gb: np.ndarray
+    b: np.ndarray
+    a: np.ndarray | None = None
+
+
+class Problem:
+    """One fit: which scalars, which windows, how every residual is weighed.
+
+    Attributes:
+        schema: the fitted Params, bound.
+        params: the same on linear scales: physics is nearly linear in frictions and masses whatever the scale of their belief.
+        rollouts: predictions of all windows.
+        rows: numbers of the fitted windows.
+        sigma: standard deviation of the residuals, (columns,), one for all columns of a channel; `reweigh` estimates it.
+    """
+
+    def __init__(
+        self,
+        sim: Sim,
+        windows: Windows,
+        *,
+        only: Sequence[str] | None = None,
+        prior: Prior | None = None,
+        start: str = "estimate",
+        robust: float | None = None,
+        hold: tuple[str, ...] = (),
+        fixed: E | None = None,
+    ):
+        """Prepare a fit.
+
+        Args:
+            sim: robot and Params.
+            windows: what to compare, see `cut`.
+            only: names of the Params to fit; None takes all of the sim's.
+            prior: what is believed of them before; None: anything between the bounds.
+            start: "estimate" the start state of every window, or take it from the "log".
+            robust: residuals beyond this many standard deviations count linearly (Huber); None: squares.
+            hold: actuators the logs have no command for.
+            fixed: values, one row, of Params that are not fitted; nominal ones otherwise.
+        """
+        names = list(sim.params) if only is None else ([only] if isinstance(only, str) else list(only))
+        if not names:
+            raise InputError("there is nothing to fit: name at least one Param of this sim")
+        self.schema: Params = sim.params.only(*names)
+        self.params: Params = straight(self.schema)
+        for name, param in self.params.items():
+            if param.choices is not None or param.about.per == "sim":
+                raise InputError(
+                    f"param '{name}' takes chosen values or one value per Sim, so it has no derivative: leave it out with only="
+                )
+        if start not in ("estimate", "log"):
+            raise InputError(f"start={start!r} is not 'estimate' or 'log'")
+        if robust is not None and not robust > 0:
+            raise InputError(f"robust={robust!r} must be a number of standard deviations above zero, such as 2.0")
+        self.sim, self.windows, self.robust = sim, windows, robust
+        self._made = {"only": names, "prior": prior, "start": start, "robust": robust, "hold": hold, "fixed": fixed}
+        self.rollouts = Rollouts(sim, windows, hold=hold)
+        self.rows = windows.fitted
+        self.fixed = {k: v for k, v in (sim.params.check(fixed) if fixed else {}).items() if k not in self.params}
+        self.pull: Pull = pull_of(self.params, prior, log=self.schema.log)
+        self.nx = self.rollouts.starts.nx if start == "estimate" else 0
+        times = self.params._per_scalar(lambda p: p.unit == "s").astype(bool)
+        wide = np.maximum(self.params.high - self.params.low, 1e-300)
+        self._least_step = np.where(times, STEP_DELAY / wide, 0.0)
+        self.twins = self._twins()
+        values = [[log[name].column(c) for log in windows.logs] for name, c, _ in self.rollouts.labels]
+        self.floor = np.array([floor_of(v) for v in values])
+        self.most = LOST * np.array([max(float(np.ptp(x[np.isfinite(x)])) for x in v) + 1e-9 for v in values])
+        self.sigma = self.floor.copy()
+
+    def over(self, windows: Windows) -> "Problem":
+        """The same fit over other windows."""
+        return Problem(self.sim, windows, **self._made)
+
+    def _twins(self) -> list[tuple[int, int, float]]:
+        """Scalars that act alike in an open-loop replay: (sensor delay, command delay, ratio of their slopes).
+
+        A reading that is τ old of a robot whose commands are on time is that of a robot whose commands are τ late: only the
+        sum acts. A simulator's interpolation between time steps would tell them apart, a robot does not.
+        """
+        from surefoot.identify.identifiable import kinds_by_label
+
+        kinds = list(kinds_by_label(self.params).values())
+        sensors = {s.kind for s in self.sim.robot.sensors if any(c in self.windows.channels for c in CHANNELS[s.kind])}
+        for name, param in self.params.items():
+            if param.kind == "sensor_delay" and not param.each and "command_delay" in kinds:
+                reached = {self.sim.robot.sensors[i].kind for i in self.sim.physics.slots[name].ids}
+                if sensors <= reached and param.scale == "linear":
+                    i, j = kinds.index("sensor_delay"), kinds.index("command_delay")
+                    ranges = self.params.high - self.params.low
+                    return [(i, j, float(ranges[i] / ranges[j]))] if not self.params.log[j] else []
+        return []
+
+    @property
+    def d(self) -> int:
+        """Number of fitted scalars."""
+        return self.params.d
+
+    # ---------------------------------------------------------------- coordinates
+
+    def e_of(self, s: np.ndarray) -> E:
+        """e of positions s (k, d) or (d,) between the bounds."""
+        return self.params.unpack(packed(s))
+
+    @property
+    def nominal(self) -> np.ndarray:
+        """The model's own values as s, (d,)."""
+        return shares(self.params, self.params.nominal_e(1))[0]
+
+    # ---------------------------------------------------------------- residuals
+
+    def predict(self, s: np.ndarray, rows: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
+        """Predicted y (k, len(rows), n) for positions s (k, d) and offsets (k, len(rows), nx)."""
+        s = np.atleast_2d(s)
+        e = self.e_of(s)
+        e |= {name: np.repeat(v, len(s), axis=0) for name, v in self.fixed.items()}
+        moves = offsets * self.rollouts.starts.width[rows] if self.nx and offsets is not None else None
+        return self.rollouts.predict(e, rows, moves)
+
+    def weighted(self, y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """(y_log - y) / σ, (k, len(rows), n); zero where nothing was measured, large where a world left the numbers."""
+        most = self.most[self.rollouts.column]
+        gap = np.nan_to_num(self.rollouts.y[rows] - y, nan=np.inf, posinf=np.inf, neginf=-np.inf)
+        return np.where(self.rollouts.seen[rows], np.clip(gap, -most, most), 0.0) / self.sigma[self.rollouts.column]
+
+    def residuals(self, z: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
+        """Weighted residuals (k, entries) of all fitted windows, for packed coordinates z (k, d)."""
+        s = shares(self.params, self.schema.unpack(z))
+        r = self.weighted(self.predict(s, self.rows, offsets), self.rows)
+        return r[:, self.rollouts.seen[self.rows]]
+
+    def evaluate(self, s: np.ndarray, offsets: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """F (k,) and weighted residuals (k, fitted windows, n) of candidates s (k, d) with offsets (k, windows, nx)."""
+        s = np.atleast_2d(s)
+        r = self.weighted(self.predict(s, self.rows, offsets), self.rows)
+        total = self.rho(r).sum((1, 2)) + self.pull.cost(s)
+        if self.nx and offsets is not None:
+            total = total + (offsets**2).sum((1, 2))
+        return total, r
+
+    @property
+    def count(self) -> int:
+        """Measured entries in the fitted windows."""
+        return int(self.rollouts.seen[self.rows].sum())
+
+    def rho(self, r: np.ndarray) -> np.ndarray:
+        """r² up to `robust`, linear beyond it (Huber)."""
+        if self.robust is None:
+            return r**2
+        c = self.robust
+        return np.where(np.abs(r) <= c, r**2, 2 * c * np.abs(r) - c**2)
+
+    def trust(self, r: np.ndarray) -> np.ndarray:
+        """Square root of the weight that makes squares of ρ's slope: 1 within `robust`, less beyond."""
+        if self.robust is None:
+            return np.ones_like(r)
+        return np.sqrt(np.minimum(1.0, self.robust / np.maximum(np.abs(r), 1e-12)))
+
+    def reweigh(self, r: np.ndarray) -> float:
+        """Estimate σ from weighted residuals r (windows, n); the largest relative change.
+
+        Columns of one channel share it: with a σ each, a fit of tied Params would give up the joints that it fits worst.
+        """
+        column, seen, k = self.rollouts.column, self.rollouts.seen[self.rows], len(self.sigma)
+        square = np.where(seen, np.minimum(self.rho(r), r**2), 0.0) * self.sigma[column] ** 2
+        squares, counts = np.bincount(column, square.sum(0), k), np.bincount(column, seen.sum(0), k)
+        fresh = np.empty(k)
+        for channel in dict.fromkeys((name, unit) for name, _, unit in self.rollouts.labels):
+            own = np.array([(name, unit) == channel for name, _, unit in self.rollouts.labels])
+            fresh[own] = np.sqrt(squares[own].sum() / max(counts[own].sum(), 1))
+        fresh = np.maximum(fresh, LEAST * self.floor)
+        change = float(np.abs(np.log(fresh / self.sigma)).max())
+        self.sigma = fresh
+        return change
+
+    # ---------------------------------------------------------------- derivatives
+
+    def linearise(
+        self,
+        s: np.ndarray,
+        offsets: np.ndarray,
+        *,
+        keep: bool = False,
+        rows: np.ndarray | None = None,
+        only_starts: bool = False,
+        steps: str = "fine",
+    ) -> Linear:
+        """The misfit around s (d,) and offsets (windows, nx), all columns of a group of windows in one batch.
+
+        Args:
+            s: positions between the bounds, (d,).
+            offsets: of the start states, (windows, nx).
+            keep: return the columns of s themselves too.
+            rows: windows; the fitted ones when None.
+            only_starts: leave out the columns of s.
+            steps: "fine", "coarse" or "rough" differences.
+        """
+        rows = self.rows if rows is None else rows
+        d = 0 if only_starts else self.d
+        group = int(np.clip(BATCH / (8.0 * (1 + d + self.nx) * self.rollouts.n), 1, len(rows)))
+        parts = []
+        for take in np.array_split(np.arange(len(rows)), int(np.ceil(len(rows) / group))):
+            parts.append(self._columns(s, offsets[take], rows[take], d, STEPS[steps]))
+        names = ("r", "haa", "hab", "hbb", "ga", "gb", "b") + (("a",) if keep else ())
+        return Linear(**{name: np.concatenate([p[name] for p in parts]) for name in names})
+
+    def _columns(
+        self, s: np.ndarray, offsets: np.ndarray, rows: np.ndarray, d: int, sizes: tuple[float, float]
+    ) -> dict[str, np.ndarray]:
+        """One batch of differences and their products, window by window; the first d scalars and all start states."""
+        nx, (share, start_step) = self.nx, sizes
+        steps = np.where(s > 0.5, -1.0, 1.0)[:d] * np.maximum(share, self._least_step)[:d]
+        points = np.repeat(s[None], 1 + d + nx, axis=0)
+        points[1 + np.arange(d), np.arange(d)] += steps
+        starts = np.repeat(offsets[None], 1 + d + nx, axis=0)
+        starts[1 + d + np.arange(nx), :, np.arange(nx)] += start_step
+        y = self.predict(points, rows, starts if nx else None)
+        r = self.weighted(y[:1], rows)[0]
+        trust = self.trust(r)
+        columns = np.empty((len(rows), d + nx, self.rollouts.n))
+        np.subtract(y[1:], y[0], out=columns.swapaxes(0, 1))
+        columns /= np.concatenate([steps, np.full(nx, start_step)])[:, None]
+        scale = np.where(self.rollouts.seen[rows], trust / self.sigma[self.rollouts.column], 0.0)
+        columns *= scale[:, None]
+        if not np.isfinite(y).all():
+            np.nan_to_num(columns, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+        for i, j, ratio in self.twins if d else ():
+            columns[:, i] = columns[:, j] * ratio
+        gram = columns @ columns.swapaxes(1, 2)
+        g = (columns @ (r * trust)[..., None])[..., 0]
+        return {
+            "r": r, "haa": gram[:, :d, :d], "hab": gram[:, :d, d:], "hbb": gram[:, d:, d:], "ga": g[:, :d], "gb": g[:, d:],
+            "a": columns[:, :d], "b": columns[:, d:],
+        }  # fmt: skip
+
+
+def floor_of(values: list[np.ndarray]) -> float:
+    """Noise floor of a column over its logs: the least that differences of several orders see, which smooth motion leaves."""
+    found = []
+    for y in values:
+        y = y[np.isfinite(y)]
+        for order in ORDERS:
+            if len(y) > 4 * order:
+                change = np.diff(y, order)
+                gain = np.sqrt(float(comb(2 * order, order)))  # white noise grows by this in differences of that order
+                found.append(1.4826 * float(np.median(np.abs(change - np.median(change)))) / gain)
+    spread = float(np.mean([np.nanstd(y) for y in values]))
+    return max(min((f for f in found if f > 0), default=0.0), 1e-6 * spread, 1e-12)

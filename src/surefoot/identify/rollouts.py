@@ -1,0 +1,270 @@
+"""Many windows of many logs under many candidates e, all in one batched physics call.
+
+    world (candidate c, window w):  x' = f(x, u_log(t0_w + t - delay_c), e_c),  x(0) = reading_w(e_c) + offset_cw
+
+`Sim.replay` takes one log and one start time a call; here every world has its own log, start time, start state and
+command stream, so that all finite-difference columns of all windows are one call and nothing is compiled again.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from surefoot.identify.windows import Starts, Windows, read_starts
+from surefoot.sim import Sim
+from surefoot.sim.commands import held_mean
+from surefoot.sim.engine import RECORDS
+from surefoot.sim.replay import PARTS, _commands, channel_columns
+from surefoot.sim.sensors import View
+
+MEMORY = 200e6
+"""[bytes] Most that the records of one call may take."""
+MOST = 1024
+"""Worlds in one call."""
+KEPT = 4
+"""Sims kept for the next call of the same number of worlds."""
+NEEDS = {"encoder": ("qpos", "qvel"), "motor_torque": ("actuator_force",)}
+"""By kind of sensor, the records it is read from, where it does not need them all."""
+
+
+class Rollouts:
+    """Predictions of all windows of a fit; y is laid out as one row a window: channels, then samples, then columns.
+
+    Attributes:
+        y: what was measured, (windows, n); zero where a window has no sample.
+        seen: where it was, (windows, n) bool.
+        t: time of every entry after the window's start [s], (windows, n).
+        column: number of the (channel, column) of every entry, (n,).
+        labels: (channel, column, unit) by that number.
+    """
+
+    def __init__(self, sim: Sim, windows: Windows, *, hold: tuple[str, ...] = ()):
+        self.sim, self.windows = sim, windows
+        self.starts: Starts = read_starts(sim, windows)
+        self._commands = [_commands(sim, log, hold) for log in windows.logs]
+        self._log = np.array([w.log for w in windows.windows])
+        self._t0 = np.array([w.start for w in windows.windows])
+        self._substeps = np.array(
+            [int(np.ceil((w.stop - w.start) / sim.timestep - 1e-6)) for w in windows.windows], dtype=int
+        )
+        self._workers: dict[int, Sim] = {}
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Measured values, masks and times of all windows, padded to the longest."""
+        parts_y, parts_seen, parts_t, columns = [], [], [], []
+        self.labels: list[tuple[str, str, str]] = []
+        self._after: dict[str, np.ndarray] = {}  # by channel, sample times after the start (windows, samples)
+        late = self._oldest()
+        for name in self.windows.channels:
+            picked = [log[name].pick(self.windows.columns[name]) for log in self.windows.logs]
+            inside = []
+            for w in self.windows.windows:
+                t = picked[w.log].t
+                inside.append((np.searchsorted(t, w.start - 1e-9), np.searchsorted(t, w.stop + 1e-9)))
+            most = max(b - a for a, b in inside)
+            k = len(self.windows.columns[name])
+            y, after = np.zeros((len(inside), most, k)), np.zeros((len(inside), most))
+            seen = np.zeros((len(inside), most), dtype=bool)
+            for i, (w, (a, b)) in enumerate(zip(self.windows.windows, inside, strict=True)):
+                y[i, : b - a], after[i, : b - a] = picked[w.log].values[a:b], picked[w.log].t[a:b] - w.start
+                after[i, b - a :] = after[i, b - a - 1]
+                seen[i, : b - a] = after[i, : b - a] >= late - 1e-9
+            self._after[name] = after
+            first = len(self.labels)
+            self.labels += [(name, c, u) for c, u in zip(picked[0].columns, picked[0].units, strict=True)]
+            parts_y.append(y.reshape(len(inside), -1))
+            parts_seen.append(np.repeat(seen, k, axis=1))
+            parts_t.append(np.repeat(after, k, axis=1))
+            columns.append(np.tile(np.arange(first, first + k), most))
+        self.y, self.seen = np.concatenate(parts_y, axis=1), np.concatenate(parts_seen, axis=1)
+        self.t, self.column = np.concatenate(parts_t, axis=1), np.concatenate(columns)
+
+    def _oldest(self) -> float:
+        """[s] Greatest age of a reading: what is read before it has passed shows the time before the window."""
+        tables = self.sim.physics.tables
+        oldest = float((tables["sensor_delay"] + tables["sensor_period"]).max(initial=0.0))
+        highs = [p.high for p in self.sim.params.values() if p.kind in ("sensor_delay", "sensor_period")]
+        return max(oldest, sum(highs)) if highs else oldest
+
+    @property
+    def n(self) -> int:
+        """Entries of one window."""
+        return self.y.shape[1]
+
+    def most_worlds(self) -> int:
+        """Worlds that one call may have."""
+        model = self.sim.model
+        width = model.nq + model.nv + model.nsensordata + model.nu
+        return int(np.clip(MEMORY / (8.0 * width * (self._substeps.max() + 1)), 1, MOST))
+
+    def predict(self, e: Mapping[str, Any], rows: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
+        """Predicted y (candidates, len(rows), n) of the windows `rows`; NaN from where a world left the numbers.
+
+        Args:
+            e: any Params of the sim, one row a candidate.
+            rows: numbers of the windows.
+            offsets: of the start states, (candidates, len(rows), nx); zero when None.
+        """
+        values = self.sim.params.check(e) if e else {}
+        candidates = max((len(v) for v in values.values()), default=1)
+        total, out = candidates * len(rows), np.empty((candidates * len(rows), self.n))
+        which, window = np.repeat(np.arange(candidates), len(rows)), np.tile(rows, candidates)
+        flat = np.zeros((total, self.starts.nx)) if offsets is None else offsets.reshape(total, self.starts.nx)
+        parts = int(np.ceil(total / self.most_worlds()))
+        for take in np.array_split(np.arange(total), parts):
+            some = {name: v[which[take]] if len(v) > 1 else v for name, v in values.items()}
+            out[take] = self._call(some, window[take], flat[take])
+        return out.reshape(candidates, len(rows), self.n)
+
+    def _worker(self, worlds: int) -> Sim:
+        """A noise-free Sim without quantised readings, which finite differences could not see through."""
+        if worlds not in self._workers:
+            while len(self._workers) >= KEPT:
+                self._workers.pop(next(iter(self._workers)))
+            self._workers[worlds] = self.sim.replace(worlds=worlds, noise=False, failures=None)
+        self._workers[worlds] = self._workers.pop(worlds)
+        return self._workers[worlds]
+
+    def _call(self, e: dict[str, np.ndarray], window: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """One physics call: world i replays window[i] under row i of e; (worlds, n)."""
+        sim = self._worker(len(window))
+        sim.apply({name: np.broadcast_to(v, (sim.worlds, *v.shape[1:])) for name, v in e.items()})
+        if "encoder_quantum" not in {p.kind for p in sim.params.values()}:
+            sim.physics.tables["encoder_quantum"][:] = 0.0
+            sim.sensors.retune()
+        qpos, qvel = self._start(sim, window, offsets)
+        sim.reset(qpos=qpos, qvel=qvel)
+        delay = sim.physics.tables["command_delay"]
+        distinct, back = np.unique(np.stack([window, delay], axis=1), axis=0, return_inverse=True)
+        back = back.reshape(-1)
+        before = self._control(sim, distinct, -1, 1)[back][:, 0]
+        sim.commands.slewed[:], sim.commands.spin[:] = before, before
+        wanted = self._records()
+        substeps = int(self._substeps[window].max())
+        now = vars(sim._now())
+        records = {name: np.empty((sim.worlds, substeps + 1, *np.shape(now[name])[1:])) for name in wanted}
+        for name in wanted:
+            records[name][:, 0] = now[name]
+        stepwise = sim.residual is not None or bool(sim.disturbances.pushes)
+        chunk = sim.substeps if stepwise else int(np.clip(2e6 / (sim.worlds * max(sim.model.nu, 1)), 16, 4096))
+        for first in range(0, substeps, chunk):
+            n = min(chunk, substeps - first)
+            control = self._control(sim, distinct, first, n)[back]
+            sim.disturbances.act(first // chunk, False)
+            if sim.residual is not None:
+                mean = control.mean(1)
+                control = control + (sim._corrected(mean) - mean)[:, None]
+            out = sim.advance(sim.shape_control(control), wanted)
+            for name in wanted:
+                records[name][:, first + 1 : first + 1 + n] = out[name]
+            sim.alive[:] = True
+        y = self._read(sim, records, window)
+        y[sim.engine.failed()] = np.nan
+        return y
+
+    def _start(self, sim: Sim, window: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """qpos (worlds, nq) and qvel (worlds, nv): the readings without bias and delay, plus the offsets."""
+        s, sensors, tables = self.starts, sim.sensors, sim.physics.tables
+        q, v, a = s.q[window].copy(), s.v[window].copy(), s.a[window]
+        delay = np.zeros((sim.worlds, len(sim.robot.joints)))
+        for number in sensors.of_kind("encoder"):
+            delay[:, sensors.columns[number]] = tables["sensor_delay"][:, number, None]
+        q[:, sensors.q] += delay * v[:, sensors.dq] + 0.5 * delay**2 * a[:, sensors.dq] - tables["encoder_bias"]
+        v[:, sensors.dq] += delay * a[:, sensors.dq]
+        k = len(s.dofs)
+        move = np.zeros((sim.worlds, sim.model.nv))
+        move[:, s.dofs] = offsets[:, :k]
+        v[:, s.dofs] += offsets[:, k:]
+        q[:, sensors.q] += move[:, sensors.dq]
+        if sensors.base_q is not None and sensors.base_v is not None:
+            base_q, base_v = sensors.base_q, sensors.base_v
+            q[:, base_q : base_q + 3] += move[:, base_v : base_v + 3]
+            turned = _turned(q[:, base_q + 3 : base_q + 7], move[:, base_v + 3 : base_v + 6])
+            q[:, base_q + 3 : base_q + 7] = turned
+        return q, v
+
+    def _control(self, sim: Sim, distinct: np.ndarray, first: int, n: int) -> np.ndarray:
+        """What the motors receive in substeps first .. first + n of every distinct (window, delay); (rows, n, nu)."""
+        window = distinct[:, 0].astype(int)
+        starts = (self._t0[window] - distinct[:, 1])[:, None] + (first + np.arange(n)) * sim.timestep
+        out = np.empty((len(distinct), n, sim.model.nu))
+        for log in np.unique(self._log[window]):
+            rows = self._log[window] == log
+            out[rows] = held_mean(*self._commands[log], starts[rows], sim.timestep)
+        return out
+
+    def _records(self) -> tuple[str, ...]:
+        kinds = [PARTS.get(name) for name in self.windows.channels]
+        needed = {r for kind in kinds for r in NEEDS.get(kind or "", RECORDS)}
+        return tuple(name for name in RECORDS if name in needed)
+
+    def _read(self, sim: Sim, records: dict[str, np.ndarray], window: np.ndarray) -> np.ndarray:
+        """y (worlds, n) from substep records."""
+        parts = []
+        for name in self.windows.channels:
+            y = _channel(sim, name, records, self._after[name][window])  # (worlds, samples, all columns)
+            own = channel_columns(sim)[name]
+            y = y[..., [own.index(c) for c in self.windows.columns[name]]]
+            if name == "quat":
+                measured = self.y[window][:, self._entries(name)].reshape(y.shape)
+                y = y * np.where((y * measured).sum(-1, keepdims=True) < 0, -1.0, 1.0)
+            parts.append(y.reshape(sim.worlds, -1))
+        return np.concatenate(parts, axis=1)
+
+    def _entries(self, name: str) -> np.ndarray:
+        numbers = [i for i, label in enumerate(self.labels) if label[0] == name]
+        return np.isin(self.column, numbers)
+
+
+def _channel(sim: Sim, name: str, records: dict[str, np.ndarray], after: np.ndarray) -> np.ndarray:
+    """One channel (worlds, samples, k) from records (worlds, N + 1, ...) at times `after` (worlds, samples)."""
+    kind = PARTS.get(name)
+    if kind is None:
+        start = sim.sensors.base_q if name == "base_pos" else sim.sensors.base_v
+        assert start is not None
+        key = "qpos" if name == "base_pos" else "qvel"
+        return _sampled(sim, records[key], after)[..., start : start + 3]
+    tables, out = sim.physics.tables, None
+    needed = NEEDS.get(kind, RECORDS)
+    empty = np.zeros((after.shape[1], sim.worlds, 0))
+    for number in sim.sensors.of_kind(kind):
+        age = tables["sensor_delay"][:, number, None]
+        period = tables["sensor_period"][:, number, None]
+        if period.any():
+            safe = np.where(period > 0, period, 1.0)
+            age = age + np.where(period > 0, np.maximum((after + 1e-9) % safe - 1e-9, 0.0), 0.0)
+        seen = {r: np.swapaxes(_sampled(sim, records[r], after - age), 0, 1) for r in needed}
+        view = View(**{r: seen.get(r, empty) for r in RECORDS})
+        read = np.swapaxes(sim.sensors.PARTS[kind](sim.sensors, view, 0, False)[name], 0, 1)
+        if out is None:
+            out = read
+        else:
+            out[..., sim.sensors.columns[number]] = read[..., sim.sensors.columns[number]]
+    assert out is not None
+    return out
+
+
+def _sampled(sim: Sim, record: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Records (worlds, N + 1, ...) between substeps, linearly, at times `after` (worlds, samples) from their start."""
+    last = record.shape[1] - 1
+    position = np.clip(after / sim.timestep, 0, last)
+    i = np.minimum(np.floor(position + 1e-6).astype(int), last - 1)
+    share = position - i
+    rows = np.arange(len(record))[:, None]
+    low = record[rows, i]
+    if np.abs(share - np.round(share)).max(initial=0.0) < 1e-6:
+        whole = share > 0.5
+        return np.where(whole[..., None], record[rows, i + 1], low) if whole.any() else low
+    return low + share[..., None] * (record[rows, i + 1] - low)
+
+
+def _turned(quat: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Unit quaternions (worlds, 4) turned by rotation vectors (worlds, 3) in their own frames."""
+    angle = np.linalg.norm(by, axis=1, keepdims=True)
+    axis = by / np.where(angle > 0, angle, 1.0)
+    w, x = np.cos(0.5 * angle), np.sin(0.5 * angle) * axis
+    w0, x0 = quat[:, :1], quat[:, 1:]
+    out = np.concatenate([w0 * w - (x0 * x).sum(1, keepdims=True), w0 * x + w * x0 + np.cross(x0, x)], axis=1)
+    return out / np.linalg.norm(out, axis=1, keepdims=True)

@@ -1,0 +1,286 @@
+"""Gauss-Newton inside a trust region and a box; the start states are eliminated window by window.
+
+    [Haa  Hab] [ds]   [ga]          S = Σ_w Haa - Hab (Hbb + I)⁻¹ Hba + P,   S ds = Σ_w ga - Hab (Hbb + I)⁻¹ (gb - δ) + P (s0 - s)
+    [Hba  Hbb] [dδ] = [gb]          dδ_w = (Hbb + I)⁻¹ (gb - δ_w - Hba ds)
+
+Hbb is block diagonal, one small block a window, so the cost is linear in the number of windows (Schur complement). All of s lies
+between 0 and 1, so the trust region is a box too, |ds| <= radius, and bounded least squares on S keeps both. Where a step
+disappoints, several smaller radii are tried in one batch of rollouts.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import lsq_linear
+
+from surefoot.identify.residuals import STEPS, Linear, Problem
+
+RADII = ((0.25, 0.06, 0.015), (4e-3, 4e-4, 4e-5))
+"""Radii tried in one batch each, relative to the present one, where that disappoints."""
+WIDEST = 0.5
+"""Largest radius, as a share of the range."""
+CORRECTIONS = 1
+"""Times that the start states of a step are corrected with the derivatives at hand."""
+SMALLEST = 2e-3
+"""Radius at which F has edges rather than slopes."""
+EDGE_GAIN = 2e-3
+"""Relative decrease of F, where it has edges, below which the iterations end."""
+STARTS = 30.0
+"""Trust region of the start states at radius 1, in standard deviations of their prior."""
+SLIGHT = 0.02
+"""Decrease of F, in units of one independent residual, below which the iterations end: a seventh of a standard deviation."""
+SETTLED = 0.01
+"""Relative change of σ below which it is at rest."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Solution:
+    """Where the iterations ended.
+
+    Attributes:
+        s: positions between the bounds, (d,).
+        offsets: of the fitted windows' start states, in standard deviations of their prior, (windows, nx).
+        cost: F there, with the final σ.
+        iterations: linearisations made.
+        converged: whether the last step was too small to matter.
+    """
+
+    s: np.ndarray
+    offsets: np.ndarray
+    cost: float
+    iterations: int
+    converged: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reduced:
+    """The normal equations after the start states were eliminated; per window where `each`.
+
+    Attributes:
+        s: S without the prior, (d, d).
+        g: right-hand side without the prior, (d,).
+        inverse: (Hbb + I)⁻¹ of every window, (windows, nx, nx).
+        each: S of every window, (windows, d, d).
+    """
+
+    s: np.ndarray
+    g: np.ndarray
+    inverse: np.ndarray
+    each: np.ndarray
+
+
+def reduce(linear: Linear, offsets: np.ndarray) -> Reduced:
+    """Eliminate the start states of all windows."""
+    nx = linear.hbb.shape[1]
+    if not nx:
+        return Reduced(s=linear.haa.sum(0), g=linear.ga.sum(0), inverse=linear.hbb, each=linear.haa)
+    inverse = np.linalg.inv(linear.hbb + np.eye(nx))
+    gain = linear.hab @ inverse
+    each = linear.haa - gain @ linear.hab.swapaxes(1, 2)
+    g = linear.ga - (gain @ (linear.gb - offsets)[..., None])[..., 0]
+    return Reduced(s=each.sum(0), g=g.sum(0), inverse=inverse, each=each)
+
+
+def step(
+    problem: Problem, linear: Linear, reduced: Reduced, s: np.ndarray, offsets: np.ndarray, radius: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """New s (d,) and offsets (windows, nx) of one step inside the box and the radius.
+
+    Directions of which the data know less than one range would only wander: they are damped, the optimum stays.
+    """
+    pull = problem.pull
+    damping = problem.count / independent(problem, linear.r)
+    hessian = reduced.s + pull.precision + damping * np.eye(problem.d)
+    g = reduced.g + pull.precision @ (pull.mean - s)
+    low, high = np.maximum(pull.low - s, -radius), np.minimum(pull.high - s, radius)
+    ds = box_step(hessian, g, low, high)
+    fresh = offsets
+    if problem.nx:
+        back = linear.gb - offsets - (linear.hab.swapaxes(1, 2) @ ds)
+        most = STARTS * radius
+        fresh = offsets + np.clip((reduced.inverse @ back[..., None])[..., 0], -most, most)
+    return s + ds, fresh
+
+
+def box_step(hessian: np.ndarray, g: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """argmin ½ pᵀ H p - gᵀ p with low <= p <= high, (d,)."""
+    low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+    scale = 1.0 / np.sqrt(np.diag(hessian))
+    factor = np.linalg.cholesky(hessian * np.outer(scale, scale) + 1e-14 * np.eye(len(g)))
+    free = scale * np.linalg.solve(factor.T, np.linalg.solve(factor, scale * g))
+    if (free >= low).all() and (free <= high).all():
+        return free
+    target = np.linalg.solve(factor, scale * g)
+    ends = (low / scale, np.maximum(high / scale, low / scale + 1e-15))
+    found = lsq_linear(factor.T, target, bounds=ends, method="bvls" if len(g) < 200 else "trf")
+    return np.clip(scale * found.x, low, high)
+
+
+def solve(
+    problem: Problem,
+    s: np.ndarray | None = None,
+    *,
+    offsets: np.ndarray | None = None,
+    most: int = 25,
+    say: Callable[[str], None] | None = None,
+) -> Solution:
+    """Make F small from s (d,); the nominal values when None.
+
+    Args:
+        problem: what to fit; its σ is estimated anew while the iterations run.
+        s: where to start, positions between the bounds.
+        offsets: start states to begin with, (windows, nx).
+        most: linearisations at most.
+        say: told one line an iteration.
+    """
+    s = np.clip(problem.nominal if s is None else s, problem.pull.low, problem.pull.high)
+    if offsets is None:
+        offsets = np.zeros((len(problem.rows), problem.nx))
+        problem.reweigh(problem.evaluate(s[None], offsets[None])[1][0])
+        offsets = settle(problem, s, problem.rows)
+    problem.reweigh(problem.evaluate(s[None], offsets[None])[1][0])
+    radius, converged, number, cost = 0.3, False, 0, np.inf
+    sizes, stalled = itertools.cycle(STEPS), 0
+    size = next(sizes)
+    for number in range(1, most + 1):
+        linear = problem.linearise(s, offsets, steps=size)
+        cost = float(problem.rho(linear.r).sum() + problem.pull.cost(s)[0] + (offsets**2).sum())
+        found = _try(problem, linear, (s, offsets), radius, cost)
+        gain, tolerance = 0.0, float(np.clip(SLIGHT / independent(problem, linear.r), 1e-6, 1e-4))
+        if found is not None:
+            (s, offsets), r, radius, fresh = found
+            gain, cost = (cost - fresh) / max(cost, 1e-300), fresh
+            gain = max(gain, tolerance) if problem.reweigh(r) > SETTLED else gain
+        if say:
+            say(f"iteration {number}: residual {_typical(problem)}")
+        edge = radius < SMALLEST  # F has edges at the scale of these differences: others may see over them.
+        stalled = stalled + 1 if gain < tolerance or (edge and gain < EDGE_GAIN) else 0
+        if stalled == len(STEPS) or (stalled and size == "fine" and 0 < gain and radius > 0.05):
+            converged = True
+            break
+        if stalled or edge:
+            size, radius = next(sizes), 0.1
+    return Solution(s=s, offsets=offsets, cost=cost, iterations=number, converged=converged)
+
+
+def _typical(problem: Problem) -> str:
+    """σ of every channel, its columns together, in words."""
+    channels = dict.fromkeys((name, unit) for name, _, unit in problem.rollouts.labels)
+    parts = []
+    for name, unit in channels:
+        own = [s for s, label in zip(problem.sigma, problem.rollouts.labels, strict=True) if label[0] == name]
+        parts.append(f"{name} {np.sqrt(np.mean(np.square(own))):.4g} {unit}")
+    return ", ".join(parts)
+
+
+def independent(problem: Problem, r: np.ndarray) -> float:
+    """How many independent residuals r (windows, n) amount to: n (1 - ρ) / (1 + ρ), ρ from one sample to the next."""
+    total, column, seen = 0.0, problem.rollouts.column, problem.rollouts.seen[problem.rows]
+    for i in range(len(problem.sigma)):
+        part, here = r[:, column == i], seen[:, column == i]
+        near = float((part[:, 1:] * part[:, :-1]).sum() / max((part**2).sum(), 1e-300))
+        total += here.sum() * (1 - min(max(near, 0.0), 0.9999)) / (1 + min(max(near, 0.0), 0.9999))
+    return max(total, float(len(r)))
+
+
+def _try(
+    problem: Problem, linear: Linear, at: tuple[np.ndarray, np.ndarray], radius: float, cost: float
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, float, float] | None:
+    """A step that lowers F: (s, offsets), residuals, the next radius, F; None when no radius gives one.
+
+    The present radius is tried alone; only where it disappoints are several smaller ones tried in one batch.
+    """
+    reduced = reduce(linear, at[1])
+    tried, r, costs = _tried(problem, linear, reduced, at, [radius])
+    share = (cost - costs[0]) / max(_promise(problem, linear, at, tried[0]), 1e-300)
+    if costs[0] < cost and share > 0.25:
+        return tried[0], r[0], min(radius * (2.0 if share > 0.6 else 1.0), WIDEST), float(costs[0])
+    factors = [0.25]
+    for batch in RADII:
+        more, more_r, more_costs = _tried(problem, linear, reduced, at, [radius * k for k in batch])
+        tried, factors = tried + more, [*factors, *batch]
+        costs, r = np.concatenate([costs, more_costs]), np.concatenate([r, more_r])
+        best = int(np.argmin(costs))
+        if costs[best] < cost:
+            return tried[best], r[best], max(radius * factors[best], 1e-4), float(costs[best])
+    return None
+
+
+def _tried(
+    problem: Problem, linear: Linear, reduced: Reduced, at: tuple[np.ndarray, np.ndarray], radii: list[float]
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray, np.ndarray]:
+    """Steps of several radii, their residuals (k, windows, n) and costs (k,), all in one batch.
+
+    Every window keeps its old start state where the new one does worse: one window that starts in stiction must not
+    spoil the step of all.
+    """
+    steps = [step(problem, linear, reduced, *at, radius) for radius in radii]
+    k = len(steps)
+    s, fresh = np.array([x[0] for x in steps]), np.array([x[1] for x in steps])
+    if not problem.nx:
+        costs, r = problem.evaluate(s, fresh)
+        return steps, r, costs
+    old = np.broadcast_to(at[1], fresh.shape)
+    r = problem.weighted(
+        problem.predict(np.concatenate([s, s]), problem.rows, np.concatenate([fresh, old])), problem.rows
+    )
+    offsets, r, each = _better(problem, (fresh, r[:k]), (old, r[k:]))
+    for _ in range(CORRECTIONS):
+        pushed = (linear.b @ (r * problem.trust(r))[..., None])[..., 0] - offsets
+        more = offsets + np.clip((reduced.inverse @ pushed[..., None])[..., 0], -STARTS, STARTS)
+        found = problem.weighted(problem.predict(s, problem.rows, more), problem.rows)
+        offsets, r, each = _better(problem, (more, found), (offsets, r))
+    return list(zip(s, offsets, strict=True)), r, each.sum(1) + problem.pull.cost(s)
+
+
+def _better(
+    problem: Problem, one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of two (offsets, residuals), the better of each candidate and window, with its misfit (k, windows)."""
+    costs = [problem.rho(r).sum(2) + (offsets**2).sum(2) for offsets, r in (one, other)]
+    first = costs[0] <= costs[1]
+    chosen = [np.where(first[..., None], a, b) for a, b in zip(one, other, strict=True)]
+    return chosen[0], chosen[1], np.minimum(*costs)
+
+
+def _promise(
+    problem: Problem, linear: Linear, old: tuple[np.ndarray, np.ndarray], new: tuple[np.ndarray, np.ndarray]
+) -> float:
+    """Decrease of F that the linearisation promises for a move."""
+    ds, dx = new[0] - old[0], new[1] - old[1]
+    first = 2 * (linear.ga.sum(0) @ ds + (linear.gb * dx).sum())
+    second = (
+        ds @ linear.haa.sum(0) @ ds
+        + 2 * np.einsum("i,wij,wj->", ds, linear.hab, dx)
+        + np.einsum("wi,wij,wj->", dx, linear.hbb, dx)
+    )
+    pull = problem.pull.cost(old[0])[0] - problem.pull.cost(new[0])[0] + (old[1] ** 2).sum() - (new[1] ** 2).sum()
+    return float(first - second + pull)
+
+
+def settle(problem: Problem, s: np.ndarray, rows: np.ndarray, *, rounds: int = 2) -> np.ndarray:
+    """Offsets (windows, nx) of the start states of windows `rows` for given s, by Gauss-Newton on each window alone."""
+    offsets = np.zeros((len(rows), problem.nx))
+    if not problem.nx:
+        return offsets
+    cost = _window_costs(problem, s, rows, offsets)
+    for _ in range(rounds):
+        linear = problem.linearise(s, offsets, rows=rows, only_starts=True)
+        move = np.linalg.solve(linear.hbb + np.eye(problem.nx), (linear.gb - offsets)[..., None])[..., 0]
+        for share in (1.0, 0.1):
+            tried = offsets + share * np.clip(move, -STARTS, STARTS)
+            fresh = _window_costs(problem, s, rows, tried)
+            better = fresh < cost
+            offsets, cost = np.where(better[:, None], tried, offsets), np.where(better, fresh, cost)
+            if better.all():
+                break
+            move = np.where(better[:, None], 0.0, move)
+    return offsets
+
+
+def _window_costs(problem: Problem, s: np.ndarray, rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Misfit of every window, (windows,)."""
+    r = problem.weighted(problem.predict(s, rows, offsets[None]), rows)[0]
+    return problem.rho(r).sum(1) + (offsets**2).sum(1)

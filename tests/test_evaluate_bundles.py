@@ -1,0 +1,47 @@
+"""Bundles, shipped ones too, are judged as runs are."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnxruntime", reason="the extra `deploy` is not installed")
+pytest.importorskip("torch", reason="the extra `learn` is not installed")
+
+from surefoot.deploy import shipped  # noqa: E402
+from surefoot.errors import InputError  # noqa: E402
+from surefoot.evaluate import judge  # noqa: E402
+from surefoot.evaluate.runs import candidate  # noqa: E402
+from surefoot.sim import Sim  # noqa: E402
+
+
+@pytest.mark.parametrize("name", sorted(shipped()))
+def test_a_shipped_bundle_fits_its_task(name):
+    found = candidate(name)
+    contract = found.task.contract(Sim(found.robot, worlds=1))
+    assert found.policy.actions == len(contract.action.joints)
+    offered = {group.name: group.size for group in contract.groups}
+    assert all(offered[group] == width for group, width in found.policy.widths.items())
+    assert found.steps > 1_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["g1-walk", "go2-walk"])
+def test_a_shipped_bundle_stays_on_its_feet_and_goes_where_it_is_told(name):
+    found = candidate(name)
+    sim = Sim(found.robot, worlds=8, seed=3)
+    e = sim.params.nominal_e(8)
+    judged = judge(found.task, sim, found.policy.play(), e=e, seed=5, seconds=5.0)
+    assert not judged.fell.any()
+    assert float(np.nanmean(judged.error)) < 0.25
+
+
+def test_a_bundle_that_does_not_say_what_it_is_for_is_refused(tmp_path):
+    import json
+    import shutil
+
+    shutil.copytree(shipped()["go2-walk"], tmp_path / "plain")
+    file = tmp_path / "plain" / "provenance.json"
+    data = json.loads(file.read_text())
+    del data["run"]
+    file.write_text(json.dumps(data))
+    with pytest.raises(InputError, match="does not say what it was trained for"):
+        candidate(tmp_path / "plain")
