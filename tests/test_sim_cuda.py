@@ -282,3 +282,38 @@ def test_feet_meet_the_field_they_stand_on(go2):
         heights.append(np.asarray(sim.engine.qpos)[:, 2])
     np.testing.assert_allclose(heights[0], heights[1], atol=0.004)
     assert heights[1][2] - heights[1][0] > 0.02
+
+
+def test_histories_move_as_on_the_cpu(go2):
+    """A policy that sees its last three steps sees the same on both engines, and only the first one again after a reset."""
+    from dataclasses import replace
+
+    from surefoot.contract import Group
+    from surefoot.tasks import Velocity
+
+    class Remembering(Velocity):
+        def contract(self, sim):
+            whole = super().contract(sim)
+            terms = tuple(
+                replace(t, history=3) if t.source in ("gyro", "last_action") else t for t in whole.group("policy").terms
+            )
+            newest = Group(name="late", terms=(replace(terms[1], history=4),), order="newest-first")
+            return replace(whole, groups=(Group(name="policy", terms=terms), newest, whole.group("critic")))
+
+    device, cpu = worlds_of(Remembering(), go2)
+    device.reset(spread=False)
+    cpu.reset(spread=False)
+    g = torch.Generator().manual_seed(0)
+    for step in range(6):
+        for world in (device, cpu):
+            world.age[1] = world._limit - 1 if step == 3 else 0
+        cpu._clock = -1 if step == 3 else 0  # resets of the CPU come in groups: let one be due
+        a = 0.1 * torch.randn(4, 12, generator=g)
+        found, wanted = device.step(a), cpu.step(a)
+        for name in ("policy", "late"):
+            near = (found.observations[name] - wanted.observations[name])[[0, 2, 3]].abs()
+            assert float(near.median()) < 1e-3
+            assert float(near.max()) < 0.3
+        if step == 3:
+            history = found.observations["late"][1].view(4, 3)
+            assert torch.equal(history, history[:1].expand(4, 3))

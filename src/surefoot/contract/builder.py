@@ -180,6 +180,36 @@ class Builder:
         self._steps[ids], self._fresh[ids] = part._steps, False
         return found
 
+    # ---------------------------------------------------------------- for steps that are recorded and replayed
+
+    @property
+    def histories(self) -> dict[str, tuple[int, int]]:
+        """Steps and width of every history that is kept, by name."""
+        return {name: (ring.shape[1] // 2, ring.shape[2]) for name, ring in self._rings.items()}
+
+    def capture(self, rings: Mapping[str, Any]) -> None:
+        """Keep the histories in `rings` (worlds, history, width) from now on, moved by every `observe`, never turned round.
+
+        Worlds begin elsewhere: whoever copies the first histories into the rings says so by `begun`.
+        """
+        self._rings, self.captured = dict(rings), True
+        self._fresh[:] = False
+        self._any_fresh = False
+
+    @property
+    def steps(self) -> Any:
+        """Observations since each world's reset, (worlds,), live."""
+        return self._steps
+
+    def begun(self, mask: Any) -> None:
+        """The worlds of the mask (worlds,) have just had their first observation, made by another builder."""
+        self._steps[:] = self._xp.where(mask, self._xp.ones_like(self._steps), self._steps)
+
+    def as_captured(self) -> dict[str, Any]:
+        """The histories in the order in which a builder after `capture` keeps them, by name."""
+        found = {name: value for name, value in self.snapshot().items() if name in self._rings}
+        return {name: self._flipped(past) if self._newest_first(name) else past for name, past in found.items()}
+
     def snapshot(self) -> dict[str, Any]:
         """The whole state as arrays by name: histories oldest first, (worlds, history, width)."""
         state = {"fresh": self._copy(self._fresh), "steps": self._copy(self._steps)}

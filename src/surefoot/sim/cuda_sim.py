@@ -214,7 +214,7 @@ class CudaSim(Sim):
     def _adopt_memories(self) -> None:
         """Move every memory of sensors and commands into the worlds' rows, so that an episode's begin copies it as well."""
         with on_stream(self.device):
-            self._sense(self.noisy, None)
+            self.read(self.noisy, None)
         shapes = {f"memory/{name}": tuple(value.shape[1:]) for name, (value, _, _) in self._memories().items()}
         old = self.rows
         self.rows = Rows({**self._numbers, **shapes}, self.worlds, device=self.device)
@@ -240,7 +240,7 @@ class CudaSim(Sim):
         found |= {k: (getattr(c, k), c, k) for k in ("history", "slewed", "spin")}
         return found | {"gust": (d.gust, d, "gust")}
 
-    def _made_ready(self, press: Sim) -> dict[str, np.ndarray]:
+    def ready_rows(self, press: Sim) -> dict[str, np.ndarray]:
         """Everything of the press's worlds that the device keeps in rows, by part."""
         s, c = press.sensors, press.commands
         out = {f"field/{n}": v for n, v in press.engine.expanded.items()}
@@ -286,7 +286,7 @@ class CudaSim(Sim):
 
     def _upload(self, ids: np.ndarray, *, what: tuple[str, ...] | None = None, broadcast: bool = False) -> None:
         """Copy the press's first rows to worlds `ids`, or its first one to all of them."""
-        ready = self._made_ready(self.press)
+        ready = self.ready_rows(self.press)
         count = 1 if broadcast else len(ids)
         index = slice(None) if broadcast else torch.from_numpy(ids).to(self.device)
         for rows in (self.rows, self.whole):
@@ -445,9 +445,10 @@ class CudaSim(Sim):
                 raise InputError(f"'{unheard[0]}' is not computed since hear({sorted(self._heard)}): call hear(None)")
             only = self._heard if only is None else only
         with on_stream(self.device):
-            return self._sense(self.noisy if noisy is None else noisy, only)
+            return self.read(self.noisy if noisy is None else noisy, only)
 
-    def _sense(self, noisy: bool, only: Collection[str] | None) -> Readings:
+    def read(self, noisy: bool, only: Collection[str] | None) -> Readings:
+        """`sense` for recorded pieces: what is asked for is not checked."""
         out: Readings = {}
         now = self._now()
         for index in range(len(self.robot.sensors)):
@@ -533,14 +534,14 @@ class Pool:
 
     def __init__(self, sim: CudaSim, press: Sim, count: int):
         self.count = count
-        ready = sim._made_ready(press)
+        ready = sim.ready_rows(press)
         self.rows = sim.rows.pack(ready, count).to(sim.device)
         self.whole = sim.whole.pack(ready, count).to(sim.device) if sim.whole.shapes else None
         self.state = {name: value.to(sim.device) for name, value in sim.state_of(press, count).items()}
 
     def replace(self, sim: CudaSim, press: Sim) -> None:
         """Other episodes in the same memory."""
-        ready = sim._made_ready(press)
+        ready = sim.ready_rows(press)
         self.rows.copy_(sim.rows.pack(ready, self.count))
         if self.whole is not None:
             self.whole.copy_(sim.whole.pack(ready, self.count))

@@ -90,7 +90,6 @@ class DeviceWorld(World):
             like=torch.empty(0, device=self.device),
             columns={k: v for k, v in columns.items() if k in known},
         )
-        self.builder.captured = True
         self._limit = round(task.episode / sim.control_dt)
         self.facts = {k: v.to(self.device) for k, v in task.facts(sim).items()}
         felt = ("foot_force",) if len(self.facts.get("forces", ())) else ()
@@ -109,7 +108,7 @@ class DeviceWorld(World):
         n, device = self.worlds, self.device
         shapes = {f"see/{name}": (width,) for name, width in self.maker.widths.items()}
         shapes |= {f"memory/{name}": tuple(v.shape[1:]) for name, v in self.maker.memory.items()}
-        shapes |= {f"ring/{name}": self._history(ring) for name, ring in self.builder._rings.items()}
+        shapes |= {f"ring/{name}": shape for name, shape in self.builder.histories.items()}
         shapes |= {"command": (len(self.task.commands),), "e": (self.sim.params.d,)}
         self.rows = Rows(shapes, n, device=device)
         parts = self.rows.parts
@@ -117,8 +116,7 @@ class DeviceWorld(World):
         self.memory = {k.removeprefix("memory/"): v for k, v in parts.items() if k.startswith("memory/")}
         self.observations = {k.removeprefix("see/"): v for k, v in parts.items() if k.startswith("see/")}
         self.final = {name: torch.zeros_like(value) for name, value in self.observations.items()}
-        for name in list(self.builder._rings):
-            self.builder._rings[name] = parts[f"ring/{name}"]
+        self.builder.capture({name: parts[f"ring/{name}"] for name in self.builder.histories})
         self._zeros = {
             k: torch.zeros(n, self.actions, device=device) for k in ("action", "last_action", "older_action")
         }
@@ -132,10 +130,6 @@ class DeviceWorld(World):
         """Mean of each reward term over the worlds, summed over steps; whoever reads it sets it to 0."""
         self.a = torch.zeros(n, self.actions, device=device)
 
-    @staticmethod
-    def _history(ring: Tensor) -> tuple[int, ...]:
-        return (ring.shape[1] // 2, ring.shape[2])
-
     # ---------------------------------------------------------------- the pool
 
     def _prepared(self, observations: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
@@ -143,10 +137,7 @@ class DeviceWorld(World):
         maker = self.maker
         out = {f"see/{name}": value.numpy() for name, value in observations.items()}
         out |= {f"memory/{name}": value.numpy() for name, value in maker.memory.items()}
-        for name, value in maker.builder.snapshot().items():
-            if f"ring/{name}" in self.rows.shapes:
-                past = value.numpy()
-                out[f"ring/{name}"] = past[:, ::-1] if maker.builder._newest_first(name) else past
+        out |= {f"ring/{name}": past.numpy() for name, past in maker.builder.as_captured().items()}
         return out | {"command": maker.command.numpy(), "e": maker._e_row}
 
     def refill(self) -> None:
@@ -198,8 +189,6 @@ class DeviceWorld(World):
         if spread:
             ages = np.random.default_rng([self.seed, 0xA6E]).integers(0, self._limit, self.worlds)
             self.age.copy_(torch.from_numpy(ages))
-        self.builder._any_fresh = False
-        self.builder._fresh[:] = False
         return self.observations
 
     def _renew(self) -> None:
@@ -213,10 +202,10 @@ class DeviceWorld(World):
             tensor.mul_(keep[:, None])
         self.age.mul_(keep)
         self.ticks.mul_(keep)
-        self.builder._steps.masked_fill_(self.over, 1.0)
+        self.builder.begun(self.over)
 
     def _readings(self, s: Situation) -> dict[str, Tensor]:
-        readings = dict(self.sim._sense(self.sim.noisy, self.builder.sources))
+        readings = dict(self.sim.read(self.sim.noisy, self.builder.sources))
         return readings | self.task.privileged(s) | {"e": self._e_row}
 
     def before(self) -> None:
@@ -281,7 +270,7 @@ class DeviceWorld(World):
 
     def _state(self) -> dict[str, Tensor]:
         own = {"rows": self.rows.flat, "age": self.age, "ticks": self.ticks, "row": self.row, "cursor": self.cursor}
-        own |= {"steps": self.builder._steps, "over": self.over}
+        own |= {"steps": self.builder.steps, "over": self.over}
         return own | {f"action/{k}": v for k, v in self._zeros.items()}
 
     def snapshot(self) -> dict[str, np.ndarray]:
@@ -293,8 +282,6 @@ class DeviceWorld(World):
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
         """Go on from a snapshot of a like world."""
         self.refill()
-        self.builder._any_fresh = False
-        self.builder._fresh[:] = False
         self.sim.restore({k.removeprefix("sim/"): v for k, v in snapshot.items() if k.startswith("sim/")})
         for name, value in self._state().items():
             value.copy_(torch.from_numpy(np.array(snapshot[f"own/{name}"])))
