@@ -94,14 +94,19 @@ def test_other_options_do_not_take_over_finished_cases():
     assert marks[0].value == 5.0
 
 
-def test_loops_that_take_turns_give_a_planted_ratio():
-    import time
+def test_loops_that_take_turns_give_a_planted_ratio(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("surefoot.bench.speed.time.perf_counter", lambda: now[0])
 
-    def sleeper(seconds: float) -> Loop:
-        return Loop(start=lambda: None, go=lambda _k: time.sleep(seconds), steps=1)
+    def worker(seconds: float) -> Loop:
+        def go(_k: int) -> None:
+            now[0] += seconds
 
-    rates = take_turns({"slow": sleeper(0.02), "fast": sleeper(0.01)}, rounds=4, control_steps=2)
-    assert ratio(rates, "slow", "fast").median == pytest.approx(0.5, rel=0.3)
+        return Loop(start=lambda: None, go=go, steps=1)
+
+    rates = take_turns({"slow": worker(0.02), "fast": worker(0.01)}, rounds=4, control_steps=2)
+    assert rates["slow"] == pytest.approx(np.full(4, 50.0))
+    assert ratio(rates, "slow", "fast").median == pytest.approx(0.5)
     assert figure(np.array([1.0, 2.0, 3.0])).median == 2.0
 
 

@@ -173,19 +173,21 @@ def test_a_design_repeats_and_beats_what_is_usual(sim, design):
 def test_both_criteria_and_a_posterior_narrow_what_they_are_about(sim):
     belief = sim.params.prior().replace(kp=sf.Normal(mean=0.9, sd=0.01))
     for criterion in ("D", "A"):
-        found = excite(sim, belief, only=("kp", "coulomb"), seconds=1.0, effort=replace(FEW, criterion=criterion, rounds=1))
+        found = excite(
+            sim, belief, only=("kp", "coulomb"), seconds=1.0, effort=replace(FEW, criterion=criterion, rounds=1)
+        )
         assert found.expected[0].before < 0.02
         assert found.expected[1].after < found.expected[1].before
         assert found.about["criterion"] == criterion
 
 
 def test_what_cannot_be_designed_is_said(sim):
+    flyer = sf.Sim(sf.load("crazyflie"))
     with pytest.raises(InputError, match="driven by rotor actuators"):
-        flyer = sf.Sim(sf.load("crazyflie"))
         reach_of(flyer, limits_of(flyer))
     with pytest.raises(InputError, match="'kpp' is not a Param that is believed"):
         excite(sim, only=("kpp",))
-    with pytest.raises(InputError, match="needs at least 0.02 s"):
+    with pytest.raises(InputError, match=r"needs at least 0\.02 s"):
         excite(sim, seconds=0.001)
     with pytest.raises(InputError, match="is not a criterion"):
         Effort(criterion="E")  # type: ignore[arg-type]
@@ -209,18 +211,21 @@ def test_a_design_is_a_plain_file(design, tmp_path):
 
 def test_a_prediction_is_checked():
     expected = tuple(
-        Expected(name=n, unit="kg", value=1.0, before=0.5, after=0.1) for n in ("right", "less", "more", "wrong", "absent")
+        Expected(name=n, unit="kg", value=1.0, before=0.5, after=0.1)
+        for n in ("right", "less", "more", "wrong", "absent")
     )
     motion = Motion(channel="joint_pos_target", columns=("a",), dt=0.01, values=np.zeros((2, 1)), setting="fixed")
     design = Design(robot="servo", motion=motion, family="chirp", expected=expected)
     fit = SimpleNamespace(
-        names=("right", "less", "more", "wrong"), values=np.array([1.1, 1.0, 1.0, 4.0]), std=np.array([0.12, 0.4, 0.02, 0.1])
+        names=("right", "less", "more", "wrong"),
+        values=np.array([1.1, 1.0, 1.0, 4.0]),
+        std=np.array([0.12, 0.4, 0.02, 0.1]),
     )
-    found = check_prediction(design, fit)
+    found = check_prediction(design, fit)  # type: ignore[arg-type]
     assert [c.verdict for c in found] == ["as expected", "learned less", "learned more", "belief was wrong"]
     assert "±0.5 -> ±0.1 kg, found 1.1 ±0.12 kg: as expected" in found[0].sentence
     with pytest.raises(InputError, match="nothing in common"):
-        check_prediction(design, SimpleNamespace(names=("x",), values=np.zeros(1), std=np.ones(1)))
+        check_prediction(design, SimpleNamespace(names=("x",), values=np.zeros(1), std=np.ones(1)))  # type: ignore[arg-type]
 
 
 # -------------------------------------------------------------------- playing
@@ -277,12 +282,28 @@ def test_the_runtime_plays_a_design_with_the_safety_layer_on(design, tmp_path):
 
 def test_the_command_line_designs_and_writes(tmp_path, capsys):
     out = tmp_path / "motion.json"
-    words = ["excite", "servo", "--only", "kp,coulomb", "--seconds", "1", "--effort", "quick", "--out", str(out), "--json"]
+    words = [
+        "excite",
+        "double_pendulum",
+        "--only",
+        "armature,strength",
+        "--seconds",
+        "1",
+        "--effort",
+        "quick",
+        "--out",
+        str(out),
+        "--json",
+    ]
     assert cli.run(words) == 0
     said = json.loads(capsys.readouterr().out)
-    assert {x["name"] for x in said["expected"]} == {"kp", "coulomb"}
-    assert load_trajectory(out).contract is not None
+    assert {x["name"] for x in said["expected"]} == {"armature", "strength"}
+    written = load_trajectory(out)
+    assert written.contract is not None
+    assert recital(written).contract.action.kind == "joint_torque_target"
     assert cli.run(["excite", "servo", "--setting", "walking"]) == 2
     assert "needs the policy that walks" in capsys.readouterr().err
     assert cli.run(["deploy", "--hardware", "twin:servo/01-nominal"]) == 2
     assert "--trajectory FILE" in capsys.readouterr().err
+    assert cli.run(["deploy", "--hardware", "twin:servo/01-nominal", "--trajectory", str(out), "--seconds", "3"]) == 2
+    assert "leave out --command, --shadow and --seconds" in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """Distributions: p(e) of repeated runs, posteriors as samples."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,9 @@ def one() -> sf.Params:
 
 
 def two() -> sf.Params:
-    return sf.Params(a=sf.strength(low=0.2, high=3.0), b=sf.kp(low=1.0, high=100.0, scale="log")).bind({"a": (), "b": ()})
+    return sf.Params(a=sf.strength(low=0.2, high=3.0), b=sf.kp(low=1.0, high=100.0, scale="log")).bind(
+        {"a": (), "b": ()}
+    )
 
 
 def runs(count: int, seed: int, noise: float = 0.05):
@@ -26,7 +30,7 @@ def runs(count: int, seed: int, noise: float = 0.05):
     k, x = rng.normal(MU, SIGMA, count), rng.uniform(-1.0, 1.0, (count, 4))
     y = np.sin(k[:, None] * x) + 0.3 * k[:, None] ** 2 + noise * rng.standard_normal(x.shape)
 
-    def predict(runs, e):
+    def predict(runs, e, _starts):
         k = np.asarray(e["k"])[:, None]
         return np.sin(k * x[runs]) + 0.3 * k**2
 
@@ -64,7 +68,7 @@ def test_moments_find_it_too_where_runs_are_noisy():
 def test_runs_of_one_e_need_no_spread():
     predict, _, _ = runs(60, 0)
     rng = np.random.default_rng(5)
-    y = predict(np.arange(60), {"k": np.full(60, MU)}) + 0.05 * rng.standard_normal((60, 4))
+    y = predict(np.arange(60), {"k": np.full(60, MU)}, np.zeros((60, 0))) + 0.05 * rng.standard_normal((60, 4))
     fit = fit_spread(predict, y, one())
     assert not fit.needed
     assert fit.std[0] < 0.06
@@ -78,15 +82,16 @@ def test_the_likelihood_is_that_of_a_normal_whichever_way_it_is_computed():
 
     for w in range(2):
         cov = np.cov(drawn[:, w].T) + np.diag(sigma**2)
-        wanted = multivariate_normal.logpdf(seen[w], drawn[:, w].mean(0), cov)
+        wanted = multivariate_normal(drawn[:, w].mean(0), cov=cov).logpdf(seen[w])  # pyright: ignore[reportArgumentType]
         assert gaussian(seen, drawn, sigma)[w] == pytest.approx(wanted)
-        narrow = multivariate_normal.logpdf(seen[w, :4], drawn[:, w, :4].mean(0), np.cov(drawn[:, w, :4].T) + 0.16 * np.eye(4))
+        few = np.cov(drawn[:, w, :4].T) + 0.16 * np.eye(4)
+        narrow = multivariate_normal(drawn[:, w, :4].mean(0), cov=few).logpdf(seen[w, :4])  # pyright: ignore[reportArgumentType]
         assert gaussian(seen[:, :4], drawn[..., :4], sigma[:4])[w] == pytest.approx(narrow)
 
 
 def test_a_spread_of_a_robots_runs_is_recovered():
     """Thirty swings of a servo whose dry friction differs from run to run."""
-    robot = sf.load("servo")
+    robot = replace(sf.load("servo"), timestep=0.0025)
     params = robot.params.only("coulomb", "armature")
     sim = sf.Sim(robot, params, threads=1)
     rng = np.random.default_rng(3)
@@ -115,7 +120,7 @@ def test_what_cannot_be_spread_is_said():
     with pytest.raises(InputError, match="is not a way to fit a spread"):
         fit_spread(predict, y, one(), method="guess")
     with pytest.raises(InputError, match="cannot tell noise from the spread"):
-        fit_spread(lambda w, e: predict(w, e)[:, :1], y[:, :1], one())
+        fit_spread(lambda w, e, s: predict(w, e, s)[:, :1], y[:, :1], one())
 
 
 # -------------------------------------------------------------------- samples
@@ -145,13 +150,15 @@ def test_samples_find_both_modes_and_the_evidence():
 
 def test_samples_respect_the_prior_where_the_likelihood_says_nothing():
     prior = two().prior().replace(a=sf.Normal(mean=1.0, sd=0.2))
-    cloud = sample_posterior(lambda e: np.zeros(len(e["a"])) - 0.5 * ((np.log(e["b"]) - 2.0) / 0.1) ** 2, prior, particles=600, seed=2)
+    cloud = sample_posterior(
+        lambda e: np.zeros(len(e["a"])) - 0.5 * ((np.log(e["b"]) - 2.0) / 0.1) ** 2, prior, particles=600, seed=2
+    )
     assert cloud.e["a"].mean() == pytest.approx(1.0, abs=0.04)
     assert cloud.e["a"].std() == pytest.approx(0.2, rel=0.15)
 
 
 def test_samples_of_a_replayed_log_cover_the_truth():
-    robot = sf.load("servo")
+    robot = replace(sf.load("servo"), timestep=0.0025)
     params = robot.params.only("coulomb", "armature")
     sim = sf.Sim(robot, params, threads=1)
     world = sf.Sim(robot, params, threads=1, seed=1)
@@ -164,7 +171,9 @@ def test_samples_of_a_replayed_log_cover_the_truth():
         recording.add(world.sense(), u)
         world.step(u)
     likely = log_likelihood_of(sim, [recording.log()], noise={"joint_pos": 0.0007}, memory=0.005)
-    cloud = sample_posterior(likely, params.bind({"coulomb": (), "armature": ()}).prior(), particles=48, moves=3, seed=0)
+    cloud = sample_posterior(
+        likely, params.bind({"coulomb": (), "armature": ()}).prior(), particles=48, moves=3, seed=0
+    )
     for name, value in truth.items():
         low, high = np.quantile(cloud.e[name], [0.01, 0.99])
         assert 0.9 * low < value[0] < 1.1 * high

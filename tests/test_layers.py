@@ -16,7 +16,7 @@ LEVELS = {
     "randomize": 5, "adapt": 5, "identify": 5, "residual": 5, "retarget": 5, "plan": 5, "vision": 5,
     "deploy": 6, "hardware": 6,
     "evaluate": 7, "diagnose": 7,
-    "loop": 8, "studio": 8, "bench": 8, "demo": 8, "cli": 9,
+    "loop": 8, "studio": 8, "bench": 9, "demo": 9, "cli": 10,
 }  # fmt: skip
 SIDE_BY_SIDE = {5}
 """Levels whose packages never import each other."""

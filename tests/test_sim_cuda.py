@@ -317,3 +317,13 @@ def test_histories_move_as_on_the_cpu(go2):
         if step == 3:
             history = found.observations["late"][1].view(4, 3)
             assert torch.equal(history, history[:1].expand(4, 3))
+
+
+def test_one_world_can_be_looked_at_on_the_host(go2):
+    sim = sf.Sim(go2, worlds=3, engine="warp", noise=False)
+    sim.apply({"base_mass": np.array([6.5, 7.5, 8.5])})
+    for _ in range(3):
+        sim.step(sim.rest_command + 0.2)
+    model, data = sim.engine.single(2)
+    assert model.body("base").mass[0] == pytest.approx(8.5, rel=1e-6)
+    np.testing.assert_allclose(data.qpos, sim.engine.qpos[2].numpy(), atol=1e-6)

@@ -72,13 +72,22 @@ def excite(
     if out is not None:
         write_trajectory(out, data)
         tell(f"written: {out}")
-    told = {k: data[k] for k in ("robot", "setting", "family", "expected", "scores", "about")} | {"seconds": seconds, "file": out}
+    told = {k: data[k] for k in ("robot", "setting", "family", "expected", "scores", "about")} | {
+        "seconds": seconds,
+        "file": out,
+    }
     answer(told, lambda: str(design), json)
     return 0
 
 
 def _designed(
-    sim: "Sim", only: Any, beliefs: tuple[Any, Any], seconds: float, place: tuple[str, str], how: tuple[Any, str, float], seed: int
+    sim: "Sim",
+    only: Any,
+    beliefs: tuple[Any, Any],
+    seconds: float,
+    place: tuple[str, str],
+    how: tuple[Any, str, float],
+    seed: int,
 ) -> "Design":
     from surefoot.identify import load_fit
     from surefoot.identify.excite import Effort, noise_of
@@ -95,7 +104,14 @@ def _designed(
     sizes = {"quick": (8, 2, 3, 2), "usual": (24, 6, 6, 3), "thorough": (40, 12, 8, 5)}[hard]
     population, rounds, elite, samples = sizes
     window = window or (0.3 if sim.sensors.base_q is not None else 1.0)
-    common: dict[str, Any] = {"only": only, "seconds": seconds, "window": window, "noise": noise, "seed": seed, "say": tell}
+    common: dict[str, Any] = {
+        "only": only,
+        "seconds": seconds,
+        "window": window,
+        "noise": noise,
+        "seed": seed,
+        "say": tell,
+    }
     if setting != "walking":
         if walker:
             raise InputError("--walker is for --setting walking: give that too, or leave it out")
@@ -106,7 +122,12 @@ def _designed(
     from surefoot.deploy.bundle import load_bundle
 
     few = Effort(
-        criterion=criterion, families=("spline",), population=max(population // 3, 3), rounds=max(rounds // 2, 1), elite=2, samples=2
+        criterion=criterion,
+        families=("spline",),
+        population=max(population // 3, 3),
+        rounds=max(rounds // 2, 1),
+        elite=2,
+        samples=2,
     )
     return excite_walking(sim, BundleWalker(load_bundle(walker), sim), belief, effort=few, **common)
 
@@ -118,7 +139,9 @@ class BundleWalker:
         self.bundle, self.sim = bundle, sim
         contract = bundle.contract
         if contract.robot != sim.robot.name:
-            raise InputError(f"the policy is for {contract.robot!r}, the robot is {sim.robot.name!r}: give one of its own")
+            raise InputError(
+                f"the policy is for {contract.robot!r}, the robot is {sim.robot.name!r}: give one of its own"
+            )
         if abs(contract.control_dt - sim.control_dt) > 1e-9:
             raise InputError(
                 f"the policy acts every {contract.control_dt:g} s, the robot file says {sim.control_dt:g} s: use a policy of this robot"

@@ -52,14 +52,15 @@ def deploy(
     from surefoot.deploy.bundle import load_bundle
     from surefoot.deploy.runtime import deploy as run
     from surefoot.deploy.settings import SafetySettings
+    from surefoot.deploy.trajectory import load_trajectory, play
     from surefoot.hardware.connect import connect
 
     motion = None
     if trajectory is not None:
-        from surefoot.deploy.trajectory import load_trajectory, play
-
         if command or shadow or seconds is not None:
-            raise InputError("a trajectory says itself what to do and for how long: leave out --command, --shadow and --seconds")
+            raise InputError(
+                "a trajectory says itself what to do and for how long: leave out --command, --shadow and --seconds"
+            )
         motion = load_trajectory(trajectory)
     elif bundle is None or seconds is None:
         raise InputError("deploy needs a bundle and --seconds, or a motion to play: --trajectory FILE")
@@ -73,7 +74,8 @@ def deploy(
         if motion is not None:
             outcome = play(motion, robot, bundle=made, **shared)
         else:
-            assert made is not None and seconds is not None
+            assert made is not None
+            assert seconds is not None
             outcome = run(made, robot, seconds=seconds, command=asked, shadow=shadow, **shared)
     finally:
         robot.close()

@@ -132,6 +132,18 @@ BENCHES: dict[str, Bench] = {
         uses=("seeds",),
         measure="measure_twins",
     ),
+    "planted-e": Bench(
+        about="hidden e found as well as the Cramér-Rao bound allows, intervals that cover it, confounded Params named",
+        module="surefoot.bench.planted_e",
+        minutes=20.0,
+        quick_minutes=3.0,
+    ),
+    "exploration": Bench(
+        about="the same seconds of robot time as `excite` designs them against random, chirp and multi-sine motions",
+        module="surefoot.bench.exploration",
+        minutes=25.0,
+        quick_minutes=5.0,
+    ),
     "learn-width": Bench(
         about="how wide to randomize: four widths, randomized against not, the price of robustness (extra `learn`)",
         module="surefoot.bench.width",

@@ -3,7 +3,8 @@
     active       half of the time designed for the prior, a fit, the other half designed for its posterior
     usual        the whole time: random steps, a chirp, or a multi-sine, at the largest amplitude that keeps the same limits
 
-Every robot is a stand-in with a hidden e and sensors with noise (see planted_e). All are fitted by the same `identify`. The error of a scalar is |ê − e| over the standard deviation of what was believed before any motion.
+Every robot is a stand-in with a hidden e and sensors with noise (see planted_e). All are fitted by the same `identify`.
+The error of a scalar is |ê − e| over the standard deviation of what was believed before any motion.
 """
 
 import time
@@ -108,7 +109,13 @@ def prepared(name: str) -> Prepared:
     grid, rng = judge.grid(seconds), np.random.default_rng(0)
     usual = {n: judge.scaled(make(grid, rng)[None])[0][0] for n, make in USUAL.items() if n != "random"}
     design = excite(
-        sim, None, only=only, seconds=seconds / 2, window=task.window, noise=sensor_noise_of(sim, drift=DRIFT), effort=task.prior_effort
+        sim,
+        None,
+        only=only,
+        seconds=seconds / 2,
+        window=task.window,
+        noise=sensor_noise_of(sim, drift=DRIFT),
+        effort=task.prior_effort,
     )
     return Prepared(task=task, sim=sim, judge=judge, first=design.motion.values, usual=usual)
 
@@ -123,7 +130,12 @@ def error_of(ready: Prepared, fit: Fit, e: E) -> np.ndarray:
 def fitted(ready: Prepared, logs: list[Log], prior: Any = None) -> Fit:
     """The fit of one or two recordings, all of them seen."""
     return identify(
-        ready.sim, logs, only=ready.task.kind.only, window=ready.task.window, held_out=0.0, begin=None if prior is None else prior
+        ready.sim,
+        logs,
+        only=ready.task.kind.only,
+        window=ready.task.window,
+        held_out=0.0,
+        begin=None if prior is None else prior,
     )
 
 
@@ -161,7 +173,11 @@ def measure(request: Request) -> Result:
     cases = {f"{name} {i}": _case(name, i, request) for name, n in counts.items() for i in range(n)}
     rows = work("exploration", cases, request)
     return Result(
-        bench="exploration", marks=tuple(summary(rows)), seed=0, seconds=time.perf_counter() - begin, quick=request.quick
+        bench="exploration",
+        marks=tuple(summary(rows)),
+        seed=0,
+        seconds=time.perf_counter() - begin,
+        quick=request.quick,
     )
 
 
@@ -182,7 +198,7 @@ def summary(rows: list[Mark]) -> list[Mark]:
     """Median errors by method over all robots and scalars, and the ratio of active to the best usual one."""
     marks = []
     for robot in ("all", *TASKS):
-        mine = [r.name.split() + [r.value] for r in rows if robot == "all" or r.name.startswith(f"{robot} ")]
+        mine = [[*r.name.split(), r.value] for r in rows if robot == "all" or r.name.startswith(f"{robot} ")]
         if not mine:
             continue
         methods = (*USUAL, ACTIVE)
@@ -200,6 +216,7 @@ def summary(rows: list[Mark]) -> list[Mark]:
             reference=f"{twins} hidden robots, {SECONDS}; {about} of what was believed; SPI-Active: 42-63 % better than its baselines",
         ))  # fmt: skip
         marks.append(Mark(
-            name=f"{label}: scalars nearer the truth by active than by {best}", value=float((pairs < 1).mean()), reference=f"{len(pairs)} scalars",
+            name=f"{label}: scalars nearer the truth by active than by {best}", value=float((pairs < 1).mean()),
+            reference=f"{len(pairs)} scalars",
         ))  # fmt: skip
     return marks

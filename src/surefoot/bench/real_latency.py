@@ -19,17 +19,17 @@ from surefoot.bench.table import Mark, Request
 from surefoot.identify import Fit, identify
 from surefoot.logs import Log
 from surefoot.params import CONSTRUCTORS as P
-from surefoot.params import Params
+from surefoot.params import E, Params
 from surefoot.robots import load
 from surefoot.sim import Sim
 
 SHIFTS = (0.0, 0.0043, 0.0131, 0.027, 0.040)  # [s]
 QUICK = (0.0, 0.0131, 0.040)  # [s]
-BASE = 0.02  # [s]
-LONGEST = 10.0  # [s] of each recording
+BASE = 0.05  # [s]
+LONGEST = 8.0  # [s] of each recording
 WINDOW = 0.5  # [s]
 NEAR = 1.0  # [ms]
-DELAY = P["command_delay"](low=0.0, high=0.12, nominal=BASE)
+DELAY = P["command_delay"](low=0.0, high=0.16, nominal=BASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,15 +98,16 @@ def _short(log: Log) -> Log:
     return log.window(float(t[first]), float(t[first]) + LONGEST)
 
 
+def _fit(case: Case, shift: float, begin: E | None) -> Fit:
+    """The fit to recordings whose commands are stamped BASE + shift [s] earlier."""
+    logs = [log.shift(case.sim.command_channel, -BASE - shift) for log in case.logs]
+    return identify(case.sim, logs, channels=("joint_pos",), window=WINDOW, held_out=0.0, hold=case.hold, begin=begin)
+
+
 def rows(case: Case, shifts: Sequence[float]) -> list[Mark]:
     """Largest error of a change of the delay over the shifts, and the interval of the delay itself."""
-    fits: list[Fit] = []
-    for shift in shifts:
-        logs = [log.shift(case.sim.command_channel, -BASE - shift) for log in case.logs]
-        begin = None if not fits else {**fits[0].e, "command_delay": fits[0].e["command_delay"] + shift}
-        fits.append(
-            identify(case.sim, logs, channels=("joint_pos",), window=WINDOW, held_out=0.0, hold=case.hold, begin=begin)
-        )
+    first = _fit(case, 0.0, None)
+    fits = [_fit(case, shift, {**first.e, "command_delay": first.e["command_delay"] + shift}) for shift in shifts]
     delays = np.array([fit["command_delay"] for fit in fits])
     ends = np.array([fit.intervals()[fit.names.index("command_delay")] for fit in fits])
     changes = 1e3 * (delays[1:] - delays[0] - np.array(shifts[1:]))

@@ -181,7 +181,9 @@ def fit_rival(robot: Robot, pieces: Sequence[Log], scalars: Mapping[str, Scalar]
         q, v = start_of(log, robot.joints)
         states.append(module.create_initial_state(model, q, v, np.zeros(model.na)))
         n = min(len(y.t), len(u.t))
-        t = model.opt.timestep * np.arange(n)
+        period = float(y.t[n - 1] - y.t[0]) / (n - 1)
+        steps = max(1, round(period / model.opt.timestep))
+        t = steps * model.opt.timestep * np.arange(n)
         sent = u.values[:n, [u.columns.index(a.name) for a in robot.actuators]]
         read = y.values[:n, [y.columns.index(j) for j in robot.joints]]
         controls.append(module.TimeSeries(t, sent))

@@ -85,7 +85,7 @@ class Trajectory:
 
     def at(self, time: float) -> np.ndarray:
         """The row that holds at a time [s], (k,); the last one after the end."""
-        return self.values[min(max(int(math.floor(time / self.dt + 1e-6)), 0), len(self.values) - 1)]
+        return self.values[min(max(math.floor(time / self.dt + 1e-6), 0), len(self.values) - 1)]
 
     def asked(self, time: float) -> dict[str, float]:
         """The row as what is asked of a policy."""
@@ -101,7 +101,9 @@ def load_trajectory(path: str | Path) -> Trajectory:
         raise InputError(f"cannot read the trajectory '{path}': {error}") from None
     data = parse(text, str(path))
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
-        raise InputError(f"'{path}' is no {FORMAT} of version {VERSION}: make one with `surefoot excite ROBOT --out {path.name}`")
+        raise InputError(
+            f"'{path}' is no {FORMAT} of version {VERSION}: make one with `surefoot excite ROBOT --out {path.name}`"
+        )
     missing = [key for key in ("robot", "channel", "columns", "dt", "values") if key not in data]
     if missing:
         raise InputError(f"'{path}' lacks {missing[0]!r}: make it anew with `surefoot excite`")
@@ -133,7 +135,11 @@ def contract_for(trajectory: Trajectory, *, pd_rate: float = 500.0) -> Contract:
     joints = tuple(robot.joints) or tuple(a.name for a in robot.actuators)
     offset = tuple(robot.pose.get(j, 0.0) if kind == POSITIONS else 0.0 for j in trajectory.columns)
     kinds = {s.kind for s in robot.sensors}
-    sensed = [c for c, k in (("joint_pos", "encoder"), ("joint_vel", "encoder"), ("gyro", "imu"), ("gravity", "imu")) if k in kinds]
+    sensed = [
+        c
+        for c, k in (("joint_pos", "encoder"), ("joint_vel", "encoder"), ("gyro", "imu"), ("gravity", "imu"))
+        if k in kinds
+    ]
     if "joint_pos" not in sensed:
         raise InputError(f"{robot.name} has no encoders: its joints cannot be watched while a motion is played")
     contract = Contract(
@@ -188,7 +194,11 @@ def recital(trajectory: Trajectory) -> Recital:
     if abs(contract.control_dt - trajectory.dt) > 1e-9:
         contract = replace(contract, control_dt=trajectory.dt)
     _check_limits(trajectory, contract)
-    about = {"policy": {"file": "trajectory", "sha256": trajectory.hash}, "contract": {"hash": contract.hash}, "version": 1}
+    about = {
+        "policy": {"file": "trajectory", "sha256": trajectory.hash},
+        "contract": {"hash": contract.hash},
+        "version": 1,
+    }
     return Recital(folder=Path("trajectory"), contract=contract, provenance=about, trajectory=trajectory)
 
 

@@ -78,7 +78,7 @@ class Expected:
 
     @property
     def sentence(self) -> str:
-        """ "base_mass ±0.9 -> ±0.2 kg"."""
+        """As in: base_mass ±0.9 -> ±0.2 kg."""
         unit = "" if self.unit == "1" else f" {self.unit}"
         return f"{self.name} ±{self.before:.2g} -> ±{self.after:.2g}{unit}"
 

@@ -173,7 +173,7 @@ def usual_multi_sine(grid: Grid) -> np.ndarray:
 
 def random_steps(grid: Grid, rng: np.random.Generator) -> np.ndarray:
     """Random values held for half a period of half the band, then smoothed to the band, (steps, motors)."""
-    hold = max(int(round(1.0 / (grid.band * grid.dt))), 1)
+    hold = max(round(1.0 / (grid.band * grid.dt)), 1)
     count = -(-grid.steps // hold)
     s = np.repeat(rng.uniform(-1.0, 1.0, (count, grid.motors)), hold, axis=0)[: grid.steps]
     keep = np.exp(-2 * np.pi * grid.band * grid.dt)

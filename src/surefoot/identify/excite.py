@@ -199,7 +199,11 @@ def excite(
             f"what is believed"
         )
     motion = Motion(
-        channel=sim.command_channel, columns=sim.command_names, dt=sim.control_dt, values=best.u, setting=setting_of(sim)
+        channel=sim.command_channel,
+        columns=sim.command_names,
+        dt=sim.control_dt,
+        values=best.u,
+        setting=setting_of(sim),
     )
     about = {"seed": seed, "criterion": effort.criterion, "samples": effort.samples, "scores": scores}
     return design_of(sim, beliefs, lens, motion, best, about)
@@ -254,7 +258,7 @@ class Judge:
         """The instants of a motion of that length."""
         dt = self.sim.control_dt
         band = self.effort.band or min(10.0, 0.2 / dt)
-        return Grid(dt=dt, steps=int(round(seconds / dt)), motors=len(self.centre), band=band, at_rest=self.positions)
+        return Grid(dt=dt, steps=round(seconds / dt), motors=len(self.centre), band=band, at_rest=self.positions)
 
     def scaled(self, motions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Commands (k, steps, motors) of unit motions at their largest allowed scale, and the scales (k,); 0: none is allowed."""
@@ -311,7 +315,12 @@ def setting_of(sim: Sim) -> str:
 
 
 def best_motion(
-    judge: Callable[[str, np.ndarray], list[Trial]], effort: Effort, family: Family, grid: Grid, seed: int, say: Callable[[str], None]
+    judge: Callable[[str, np.ndarray], list[Trial]],
+    effort: Effort,
+    family: Family,
+    grid: Grid,
+    seed: int,
+    say: Callable[[str], None],
 ) -> Trial:
     """Best motion of a family by the cross-entropy method: draw, judge, keep the elite, draw around it, narrower every round."""
     digest = hashlib.sha256(f"{seed} {family.name}".encode()).digest()
@@ -324,10 +333,11 @@ def best_motion(
         if best is not None:
             theta[0] = top
         trials = judge(family.name, family.motions(theta, grid))
-        order = np.argsort([-t.score for t in trials], kind="stable")
+        order = np.argsort(np.array([-t.score for t in trials]), kind="stable")
         elite = theta[order[: effort.elite]]
         if best is None or trials[order[0]].score > best.score:
             best, top = trials[order[0]], theta[order[0]]
+        assert best is not None
         mean = OLD * mean + (1 - OLD) * elite.mean(0)
         spread = np.maximum(OLD * spread + (1 - OLD) * elite.std(0), 0.05)
         say(f"{family.name} {number + 1}/{effort.rounds}: {effort.criterion} {best.score:.3f}")

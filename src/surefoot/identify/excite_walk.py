@@ -82,18 +82,20 @@ def walk(sim: Sim, walker: Walker, asked: np.ndarray, e: E) -> Walked:
 class WalkJudge:
     """Scores what a policy is asked to do."""
 
-    def __init__(self, sim: Sim, walker: Walker, information: Information, beliefs: Beliefs, limits: Limits, effort: Effort):
+    def __init__(
+        self, sim: Sim, walker: Walker, information: Information, beliefs: Beliefs, limits: Limits, effort: Effort
+    ):
         self.sim, self.walker, self.information, self.beliefs = sim, walker, information, beliefs
         self.limits, self.effort = limits, effort
         low, high = (np.array([c[i] for c in walker.commands], dtype=float) for i in (1, 2))
         self.centre, self.amplitude = np.clip(0.0, low, high), np.maximum(high, -low) * effort.share
         self.low, self.high = low, high
-        self.every = max(int(round(information.window / sim.control_dt)), 1)
+        self.every = max(round(information.window / sim.control_dt), 1)
 
     def grid(self, seconds: float) -> Grid:
         """The instants of a command."""
         dt = self.sim.control_dt
-        return Grid(dt=dt, steps=int(round(seconds / dt)), motors=len(self.centre), band=min(self.effort.band or BAND, BAND))
+        return Grid(dt=dt, steps=round(seconds / dt), motors=len(self.centre), band=min(self.effort.band or BAND, BAND))
 
     def trials(self, family: str, motions: np.ndarray) -> list[Trial]:
         """Every command at the largest scale that keeps the robot within its limits, judged."""
@@ -111,7 +113,9 @@ class WalkJudge:
             if not len(open_):
                 break
         d = self.information.d
-        nothing = Trial(family=family, u=np.zeros(motions.shape[1:]), scale=0.0, score=-np.inf, information=np.zeros((s, d, d)))
+        nothing = Trial(
+            family=family, u=np.zeros(motions.shape[1:]), scale=0.0, score=-np.inf, information=np.zeros((s, d, d))
+        )
         return [found.get(i, nothing) for i in range(len(motions))]
 
     def _judged(self, family: str, asked: np.ndarray, walked: Walked, rows: slice, scale: float) -> Trial:
@@ -141,20 +145,35 @@ def excite_walking(
     Args:
         sim: robot and Params, with a free base.
         walker: the policy.
-        belief, only, seconds, noise, limits, effort, seed, say: as for `excite`; speeds and torques are the policy's own business, so
-            the usual limits are those of balance alone.
+        belief: p(e) now; None: uniform between the bounds.
+        only: Params to be learned; all that can be when left out.
+        seconds: how long it walks [s].
         window: length of the windows of a fit [s]: short, since contact forgets its past.
+        noise: what is measured and how well.
+        limits: what must be kept; balance alone when left out, since speeds and torques are the policy's own business.
+        effort: how hard to look.
+        seed: of samples and search.
+        say: told about progress, a line a call.
     """
     if sim.sensors.base_q is None:
         raise InputError(f"{sim.robot.name} has no free base: it cannot walk")
     if not walker.commands:
         raise InputError("this policy takes no commands: there is nothing to ask of it")
-    effort, say = effort or Effort(families=("spline",), population=8, rounds=3, elite=3, samples=2), say or (lambda _line: None)
+    effort, say = (
+        effort or Effort(families=("spline",), population=8, rounds=3, elite=3, samples=2),
+        say or (lambda _line: None),
+    )
     beliefs = Beliefs(sim, belief, only, effort.samples, seed)
-    lens = Lens(names=beliefs.names, noise=noise or sensor_noise_of(sim, inflation=USUAL, drift=DRIFT), window=min(window, seconds))
+    lens = Lens(
+        names=beliefs.names,
+        noise=noise or sensor_noise_of(sim, inflation=USUAL, drift=DRIFT),
+        window=min(window, seconds),
+    )
     usual = usual_limits(sim, beliefs.names)
     free = np.full_like(usual.speed, np.inf), np.full_like(usual.torque, np.inf)
-    balance = Limits(low=usual.low - np.inf, high=usual.high + np.inf, speed=free[0], torque=free[1], tilt=0.6, sink=0.5)
+    balance = Limits(
+        low=usual.low - np.inf, high=usual.high + np.inf, speed=free[0], torque=free[1], tilt=0.6, sink=0.5
+    )
     information = Information(sim, lens)
     judge = WalkJudge(sim, walker, information, beliefs, limits or balance, effort)
     grid, scores = judge.grid(seconds), {}
@@ -165,9 +184,15 @@ def excite_walking(
         best = found if best is None or found.score > best.score else best
     assert best is not None
     if not best.scale > 0.0:
-        raise InputError("the policy falls in some believed world whatever it is asked: narrow what is believed, or stand still")
+        raise InputError(
+            "the policy falls in some believed world whatever it is asked: narrow what is believed, or stand still"
+        )
     motion = Motion(
-        channel="command", columns=tuple(c[0] for c in walker.commands), dt=sim.control_dt, values=best.u, setting="walking"
+        channel="command",
+        columns=tuple(c[0] for c in walker.commands),
+        dt=sim.control_dt,
+        values=best.u,
+        setting="walking",
     )
     about = {"seed": seed, "criterion": effort.criterion, "samples": effort.samples, "scores": scores}
     return design_of(sim, beliefs, lens, motion, best, about)

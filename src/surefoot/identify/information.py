@@ -20,7 +20,8 @@ from surefoot.sim import Sim
 from surefoot.sim.replay import channel_columns
 
 STEP = 1e-6
-"""Finite difference in packed coordinates: so small that neither curvature nor the corners of saturation and friction pass for information along what is confounded."""
+"""Finite difference in packed coordinates: so small that neither curvature nor the corners of saturation and friction pass for
+information along what is confounded."""
 START = (1e-7, 1e-6)
 """Finite differences of a start: position [rad, m], speed [rad/s, m/s]."""
 GROWTH, GROWTH_TIME = 20.0, 10.0
@@ -120,12 +121,14 @@ class Information:
         self.params: Params = sim.params.only(*lens.names)
         self.bench = Bench(sim)
         period = lens.period or sim.control_dt
-        steps = period * np.arange(1, max(int(round(lens.window / period)), 1) + 1)
+        steps = period * np.arange(1, max(round(lens.window / period), 1) + 1)
         self.window = float(steps[-1])
         late = _latest(sim)
         self.at = steps[steps >= late - 1e-9]  # (T,): before, a delayed reading would show what was before the window
         if not len(self.at):
-            raise InputError(f"a window of {self.window:g} s is no longer than the sensors' delay of {late:g} s: make it longer")
+            raise InputError(
+                f"a window of {self.window:g} s is no longer than the sensors' delay of {late:g} s: make it longer"
+            )
         self._positions = _moving(sim.model)
         self.d, self.nx = self.params.d, (2 * sim.model.nv if lens.unknown_start else 0)
         self.weight = {name: 1.0 / std for name, std in lens.noise.std.items()}
@@ -226,7 +229,7 @@ class Information:
             y = (value * self.weight[name]).reshape(1 + self.d + self.nx, n, -1)
             parts.append((y[1:] - y[:1]) / steps[:, None, None])
         J = np.moveaxis(np.concatenate(parts, axis=2), 0, 2)
-        J = np.where(np.isfinite(J).all((1, 2))[:, None, None], J, 0.0) * self._usable(shown, n)[..., None]
+        J = np.where(np.isfinite(J).all(axis=(1, 2), keepdims=True), J, 0.0) * self._usable(shown, n)[..., None]
         if self.nx and self.lens.noise.drift:
             off = self.lens.noise.drift**2 * (J[..., self.d + self.nx // 2 :] ** 2).sum(-1, keepdims=True)
             J = J / np.sqrt(1.0 + off)

@@ -24,6 +24,8 @@ MOST = 1024
 """Worlds in one call."""
 KEPT = 4
 """Sims kept for the next call of the same number of worlds."""
+LEAD = 0.3
+"""[s] Commands before a window that its motors' own states are made from."""
 NEEDS = {"encoder": ("qpos", "qvel"), "motor_torque": ("actuator_force",)}
 """By kind of sensor, the records it is read from, where it does not need them all."""
 
@@ -139,8 +141,7 @@ class Rollouts:
         delay = sim.physics.tables["command_delay"]
         distinct, back = np.unique(np.stack([window, delay], axis=1), axis=0, return_inverse=True)
         back = back.reshape(-1)
-        before = self._control(sim, distinct, -1, 1)[back][:, 0]
-        sim.commands.slewed[:], sim.commands.spin[:] = before, before
+        self._lead(sim, distinct, back)
         wanted = self._records()
         substeps = int(self._substeps[window].max())
         now = vars(sim._now())
@@ -163,6 +164,15 @@ class Rollouts:
         y = self._read(sim, records, window)
         y[sim.engine.failed()] = np.nan
         return y
+
+    def _lead(self, sim: Sim, distinct: np.ndarray, back: np.ndarray) -> None:
+        """Let rotors and rate limits follow the commands before the window, so that they start as the robot's did."""
+        moving = bool(len(sim._rotors)) or "rate_limit" in sim.built.features
+        n = int(np.ceil(LEAD / sim.timestep)) if moving else 1
+        control = self._control(sim, distinct, -n, n)[back]
+        sim.commands.slewed[:], sim.commands.spin[:] = control[:, 0], control[:, 0]
+        if moving:
+            sim.shape_control(control)
 
     def _start(self, sim: Sim, window: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """qpos (worlds, nq) and qvel (worlds, nv): the readings without bias and delay, plus the offsets."""

@@ -3,6 +3,7 @@
 Start states come from the log here; `solve` estimates them afterwards from the best candidate.
 """
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -24,7 +25,9 @@ def search(
 ) -> np.ndarray:
     """Best positions s (d,) that CMA-ES finds from `first` within the box."""
     try:
-        import cma
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # It misses a plotting package that is not used here.
+            import cma
     except ImportError:
         raise InputError("rugged=True needs the package 'cma': pip install cma") from None
     low, high = problem.pull.low, problem.pull.high

@@ -121,7 +121,14 @@ class _Target:
         slope = np.log(np.maximum(s * (1 - s), 1e-300))
         low, high, log = self.params.low, self.params.high, self.params.log
         with np.errstate(divide="ignore"):
-            natural = np.where(log, np.log(np.maximum(self.params.flatten(e), 1e-300) * np.log(np.where(log, high / np.where(log, low, 1.0), np.e))), 0.0)
+            natural = np.where(
+                log,
+                np.log(
+                    np.maximum(self.params.flatten(e), 1e-300)
+                    * np.log(np.where(log, high / np.where(log, low, 1.0), np.e))
+                ),
+                0.0,
+            )
         return likely, self.prior.log_prob(e) + (slope + natural).sum(1)
 
 
@@ -157,7 +164,12 @@ def _systematic(weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _moved(
-    z: np.ndarray, likely: np.ndarray, believed: np.ndarray, target: _Target, tuned: tuple[float, float], rng: np.random.Generator
+    z: np.ndarray,
+    likely: np.ndarray,
+    believed: np.ndarray,
+    target: _Target,
+    tuned: tuple[float, float],
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """One Metropolis step of every particle under p L^β; every second proposal is a step between two other particles.
 
@@ -184,7 +196,12 @@ def _moved(
 
 
 def log_likelihood_of(
-    sim: Sim, logs: Sequence[Log], *, channels: Sequence[str] = ("joint_pos",), noise: dict[str, float] | None = None, memory: float = 0.05
+    sim: Sim,
+    logs: Sequence[Log],
+    *,
+    channels: Sequence[str] = ("joint_pos",),
+    noise: dict[str, float] | None = None,
+    memory: float = 0.05,
 ) -> LogLikelihood:
     """log L(e) of whole replays of logs, noise white or nearly so.
 
@@ -200,7 +217,7 @@ def log_likelihood_of(
         for name in channels:
             channel = log[name]
             sigma = (noise or {}).get(name) or max(max(noise_floor(c) for c in channel.values.T), 1e-9)
-            step = max(1, int(round(memory / max(float(np.median(np.diff(channel.t))), 1e-9))))
+            step = max(1, round(memory / max(float(np.median(np.diff(channel.t))), 1e-9)))
             parts.append((log, name, float(sigma), step))
 
     def log_likelihood(e: E) -> np.ndarray:

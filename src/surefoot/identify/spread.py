@@ -23,8 +23,9 @@ from surefoot.logs import Log
 from surefoot.params import E, LogNormal, Normal, Params, Prior
 from surefoot.sim import Sim
 
-Predict = Callable[[np.ndarray, E], np.ndarray]
-"""Numbers of runs (n,), e of n worlds -> what each of these runs would have read under its own e, (n, readings)."""
+Predict = Callable[[np.ndarray, E, np.ndarray], np.ndarray]
+"""Numbers of runs (n,), e of n worlds, where they start (n, starts) in standard deviations of what is known of it -> what each of
+these runs would have read under its own e, (n, readings)."""
 METHODS = ("auto", "runs", "moments")
 NARROW = 1e-3
 """Smallest standard deviation, as a share of a scalar's range."""
@@ -83,7 +84,8 @@ class SpreadFit:
         for i, name in enumerate(self.names):
             on = "ln " if self.params.log[i] else ""
             numbers = (self.mean[i], self.mean_error[i], self.std[i], self.std_error[i])
-            rows.append((f"{on}{name}", *(f"{v:.4g}" for v in numbers)))
+            a, b, c, d = (f"{v:.4g}" for v in numbers)
+            rows.append((f"{on}{name}", a, b, c, d))
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         said = "one e does not explain them" if self.needed else "one e explains them as well"
@@ -102,6 +104,7 @@ def fit_spread(
     *,
     start: Mapping[str, Any] | None = None,
     noise: np.ndarray | float | None = None,
+    starts: int = 0,
     method: str = "auto",
     draws: int = 64,
     seed: int = 0,
@@ -115,6 +118,7 @@ def fit_spread(
         params: bound Params whose spread is wanted; continuous ones.
         start: an e of one world to start from; nominal values when left out.
         noise: standard deviation of the readings; estimated together with the spread when None.
+        starts: numbers that say where a run starts, unknown in each run, N(0, 1).
         method: "runs", "moments", or "auto": the first where every run tells its own e.
         draws: worlds per evaluation of the likelihood by moments.
         seed: of the draws.
@@ -128,13 +132,15 @@ def fit_spread(
         raise InputError("a spread is fitted to continuous Params: leave out those with choices")
     axis = Axis(params)
     first = axis.from_e({**params.nominal_e(1), **(start or {})})[0]
-    own = OwnFits(predict, seen, axis, noise, first)
+    own = OwnFits(predict, seen, axis, noise, first, starts)
     rough = np.sqrt(np.maximum(own.values.var(0, ddof=1) - np.median(own.variance, axis=0), (NARROW * axis.span) ** 2))
     if method == "auto":
         method = "runs" if (np.median(own.variance, axis=0) < rough**2).all() else "moments"
     if say:
         say(f"{len(seen)} runs fitted one by one: mean {own.values.mean(0)}, spread {rough}; likelihood by {method}")
-    problem = ByRuns(own, axis) if method == "runs" else ByMoments(predict, seen, axis, own.noise, draws, seed)
+    problem = (
+        ByRuns(own, axis) if method == "runs" else ByMoments(predict, seen, axis, own.noise, (draws, starts), seed)
+    )
     phi = _polished(problem, np.concatenate([np.median(own.values, axis=0) / axis.span, np.log(rough)]), say)
     d = len(first)
     mean, std, errors = phi[:d] * axis.span, np.exp(phi[d:]), _errors(problem, phi)
@@ -175,51 +181,75 @@ class OwnFits:
         noise: standard deviation of a reading, (readings,).
     """
 
-    def __init__(self, predict: Predict, seen: np.ndarray, axis: Axis, noise: Any, first: np.ndarray):
-        runs, d = len(seen), len(first)
-        self.values, grams, squares = _own(predict, seen, axis, first)
-        free = seen.shape[1] - d
+    def __init__(self, predict: Predict, seen: np.ndarray, axis: Axis, noise: Any, first: np.ndarray, starts: int):
+        readings, d = seen.shape[1], len(first)
+        free = readings - d - starts
         if noise is None and free <= 0:
             raise InputError(
-                f"{seen.shape[1]} readings a run cannot tell noise from the spread of {d} scalars: give more readings, or the noise"
+                f"{readings} readings a run cannot tell noise from the spread of {d} scalars and {starts} starts: give more readings, "
+                "or the noise"
             )
-        if noise is None:
-            self.noise = np.full(seen.shape[1], np.sqrt(max(float(np.mean(squares)) / free, 1e-300)))
-        else:
-            self.noise = np.broadcast_to(np.asarray(noise, float), seen.shape[1]).copy()
+        sigma = float(np.mean(noise)) if noise is not None else 1e-2 * float(seen.std()) + 1e-300
+        begin = (np.repeat(first[None], len(seen), axis=0), np.zeros((len(seen), starts)))
+        self.values, begun, grams, squares = _own(predict, seen, axis, begin, sigma)
+        for _ in range(2 if noise is None else 0):
+            sigma = float(np.sqrt(max(float(np.mean(squares)) / free, 1e-300)))
+            if starts:
+                self.values, begun, grams, squares = _own(predict, seen, axis, (self.values, begun), sigma)
+        self.noise = (
+            np.full(readings, sigma) if noise is None else np.broadcast_to(np.asarray(noise, float), readings).copy()
+        )
         weak = np.diag((100.0 * axis.span) ** -2.0)
         self.covariance = np.linalg.inv(grams / float((self.noise**2).mean()) + weak)
         self.variance = np.diagonal(self.covariance, axis1=1, axis2=2)
 
 
-def _own(predict: Predict, seen: np.ndarray, axis: Axis, first: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Best e of every run (runs, d), JᵀJ (runs, d, d) there, and the squares left (runs,): Levenberg-Marquardt, all at once."""
-    runs, d, span = len(seen), len(first), axis.span
-    step = np.where(first < 0.5 * (axis.low + axis.high), 1e-4, -1e-4) * span
-    everyone = np.arange(runs)
+def _own(
+    predict: Predict, seen: np.ndarray, axis: Axis, begin: tuple[np.ndarray, np.ndarray], sigma: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Best e (runs, d) and start (runs, q) of every run, all at once by Levenberg-Marquardt; what is known of e, the squares left.
+
+    The information (runs, d, d), times σ², is that of JᵀJ with the starts integrated out.
+    """
+    (runs, d), q = begin[0].shape, begin[1].shape[1]
+    span = np.concatenate([axis.span, np.full(q, 100.0)])
+    low, high = (np.concatenate([side, np.full(q, sign * 1e3)]) for side, sign in ((axis.low, -1.0), (axis.high, 1.0)))
+    step = np.concatenate(
+        [np.where(begin[0][0] < 0.5 * (axis.low + axis.high), 1e-4, -1e-4) * axis.span, np.full(q, 1e-2)]
+    )
+    pull = np.concatenate([np.zeros(d), np.full(q, sigma**2)])  # the start's own N(0, 1), in units of a squared reading
+    everyone, k = np.arange(runs), d + q
 
     def look(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        rows = np.concatenate([x[None], x[None] + np.diag(step)[:, None]])  # (1 + d, runs, d)
-        y = predict(np.tile(everyone, 1 + d), axis.to_e(rows.reshape(-1, d))).reshape(1 + d, runs, -1)
+        rows = np.concatenate([x[None], x[None] + np.diag(step)[:, None]]).reshape(-1, k)  # (1 + k) · runs
+        y = predict(np.tile(everyone, 1 + k), axis.to_e(rows[:, :d]), rows[:, d:]).reshape(1 + k, runs, -1)
         rest = np.nan_to_num(seen - y[0], nan=1e6)
-        return np.nan_to_num(np.moveaxis((y[1:] - y[0]) / step[:, None, None], 0, 2)), rest, (rest**2).sum(1)
+        return (
+            np.nan_to_num(np.moveaxis((y[1:] - y[0]) / step[:, None, None], 0, 2)),
+            rest,
+            (rest**2).sum(1) + (pull * x**2).sum(1),
+        )
 
-    x, lift = np.repeat(first[None], runs, axis=0), np.full(runs, 1e-3)
+    x, lift = np.concatenate(begin, axis=1), np.full(runs, 1e-3)
     J, rest, cost = look(x)
-    for _ in range(30):
-        gram = np.einsum("wra,wrb->wab", J, J)
+    for _ in range(15):
+        gram = np.einsum("wra,wrb->wab", J, J) + np.diag(pull)
         heavy = np.einsum("waa->wa", gram) * lift[:, None] + 1e-12 * np.einsum("waa->w", gram)[:, None] + 1e-300
-        move = np.linalg.solve(gram + heavy[:, :, None] * np.eye(d), np.einsum("wra,wr->wa", J, rest)[..., None])[..., 0]
-        tried = np.clip(x + np.clip(move, -0.3 * span, 0.3 * span), axis.low, axis.high)
+        downhill = np.einsum("wra,wr->wa", J, rest) - pull * x
+        move = np.linalg.solve(gram + heavy[:, :, None] * np.eye(k), downhill[..., None])[..., 0]
+        tried = np.clip(x + np.clip(move, -0.3 * span, 0.3 * span), low, high)
         new_J, new_rest, new_cost = look(tried)
         better = new_cost <= cost
         moved = np.where(better, np.abs((tried - x) / span).max(1), 1.0)
         x, J = np.where(better[:, None], tried, x), np.where(better[:, None, None], new_J, J)
         rest, cost = np.where(better[:, None], new_rest, rest), np.where(better, new_cost, cost)
         lift = np.where(better, np.maximum(0.1 * lift, 1e-9), 10.0 * lift)
-        if ((moved < 1e-6) | (lift > 1e6)).all():
+        if ((moved < 1e-5) | (lift > 1e3)).all():
             break
-    return x, np.einsum("wra,wrb->wab", J, J), cost
+    gram = np.einsum("wra,wrb->wab", J, J) + np.diag(pull)
+    if q:
+        gram = gram[:, :d, :d] - gram[:, :d, d:] @ np.linalg.solve(gram[:, d:, d:], gram[:, d:, :d])
+    return x[:, :d], x[:, d:], gram, (rest**2).sum(1)
 
 
 class ByRuns:
@@ -234,19 +264,27 @@ class ByRuns:
         whole = self.own.covariance + np.diag(std**2)
         factor = np.linalg.cholesky(whole)
         white = np.linalg.solve(factor, (self.own.values - mean)[..., None])[..., 0]
-        return -0.5 * (white**2).sum(1) - np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1) - 0.5 * self.d * np.log(2 * np.pi)
+        return (
+            -0.5 * (white**2).sum(1)
+            - np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
+            - 0.5 * self.d * np.log(2 * np.pi)
+        )
 
 
 class ByMoments:
     """log N(y_w; mean, covariance + R) of simulated runs, φ = (μ / span, ln σ)."""
 
-    def __init__(self, predict: Predict, seen: np.ndarray, axis: Axis, noise: np.ndarray, draws: int, seed: int):
+    def __init__(
+        self, predict: Predict, seen: np.ndarray, axis: Axis, noise: np.ndarray, size: tuple[int, int], seed: int
+    ):
         self.predict, self.seen, self.axis, self.noise, self.d = predict, seen, axis, noise, len(axis.span)
         rng = np.random.default_rng(seed)
+        draws, starts = size
         half = rng.standard_normal((max(draws // 2, self.d + 1), self.d))
         white = np.concatenate([half, -half])
         factor = np.linalg.cholesky(np.cov(white.T).reshape(self.d, self.d))
         self.white = np.linalg.solve(factor, white.T).T  # mean 0 and covariance exactly 1: fewer draws tell as much
+        self.starts = rng.standard_normal((len(white) * len(seen), starts))
 
     def each(self, phi: np.ndarray) -> np.ndarray:
         """Log likelihood of every run, (runs,)."""
@@ -255,7 +293,7 @@ class ByMoments:
             return np.full(len(self.seen), -1e6)
         runs, draws = len(self.seen), len(self.white)
         e = self.axis.to_e(np.repeat(mean + std * self.white, runs, axis=0))
-        drawn = self.predict(np.tile(np.arange(runs), draws), e).reshape(draws, runs, -1)
+        drawn = self.predict(np.tile(np.arange(runs), draws), e, self.starts).reshape(draws, runs, -1)
         return gaussian(self.seen, drawn, self.noise)
 
 
@@ -295,7 +333,7 @@ def gaussian(seen: np.ndarray, drawn: np.ndarray, sigma: np.ndarray) -> np.ndarr
     m = drawn.mean(0)
     A = np.moveaxis(drawn - m, 0, 2) / np.sqrt(max(len(drawn) - 1, 1)) / sigma[:, None]  # (runs, readings, M)
     r = (seen - m) / sigma
-    runs, readings, count = A.shape
+    _runs, readings, count = A.shape
     if readings <= count:
         whole = A @ np.swapaxes(A, 1, 2) + np.eye(readings)
         factor = np.linalg.cholesky(whole)
@@ -342,14 +380,26 @@ def spread_of_logs(
     pieces = [log.window(t, t + length) for log, t in zip(logs, starts, strict=True)]
     windows = cut(sim, pieces, channels=(channel,), window=length, held_out=0.0)
     if len(windows) != len(logs):
-        raise InputError(f"{len(logs)} runs gave {len(windows)} windows of {length:g} s: give runs of one length without gaps")
+        raise InputError(
+            f"{len(logs)} runs gave {len(windows)} windows of {length:g} s: give runs of one length without gaps"
+        )
     rollouts = Rollouts(sim, windows)
     whole = rollouts.seen.all(0)
 
-    def predict(runs: np.ndarray, e: E) -> np.ndarray:
+    def predict(runs: np.ndarray, e: E, begun: np.ndarray) -> np.ndarray:
         rows = np.array_split(np.arange(len(runs)), int(np.ceil(len(runs) / rollouts.most_worlds())))
-        still = np.zeros((len(runs), rollouts.starts.nx))
-        parts = [rollouts._call({n: v[r] for n, v in e.items()}, runs[r], still[r]) for r in rows]
+        moved = begun * rollouts.starts.width[runs]
+        parts = [rollouts._call({n: v[r] for n, v in e.items()}, runs[r], moved[r]) for r in rows]
         return np.concatenate(parts)[:, whole]
 
-    return fit_spread(predict, rollouts.y[:, whole], params, noise=noise, method=method, draws=draws, seed=seed, say=say)
+    return fit_spread(
+        predict,
+        rollouts.y[:, whole],
+        params,
+        noise=noise,
+        starts=rollouts.starts.nx,
+        method=method,
+        draws=draws,
+        seed=seed,
+        say=say,
+    )

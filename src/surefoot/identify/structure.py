@@ -16,7 +16,7 @@ import numpy as np
 from surefoot.errors import InputError
 from surefoot.identify.fit import Fit
 from surefoot.identify.structure_reasons import Residuals, reason
-from surefoot.identify.structure_terms import BASE, TERMS, Term
+from surefoot.identify.structure_terms import BASE, PLUS, TERMS, Term, joined
 from surefoot.params import E, Params
 
 SCREEN = 0.005
@@ -47,6 +47,8 @@ class Bench(Protocol):
     params: Params
     count: int
     measure: str
+    repeats: int
+    """How often the last structure is fitted again; more than 0 where fits draw their starts."""
 
     def answer(self, jobs: Sequence[Job]) -> list[Answer]:
         """Do all jobs."""
@@ -66,6 +68,7 @@ class Rung:
     """One step of the ladder; errors [rad] are those of logs that no fit saw."""
 
     term: str
+    """Its name, after those of the terms that it needs and that were missing."""
     family: str
     params: tuple[str, ...]
     before: float
@@ -106,7 +109,7 @@ class Search:
     @property
     def terms(self) -> tuple[str, ...]:
         """Names of the terms taken, in order."""
-        return tuple(rung.term for rung in self.rungs)
+        return tuple(name for rung in self.rungs for name in rung.term.split(PLUS))
 
     @property
     def params(self) -> Params:
@@ -191,11 +194,13 @@ class _Ladder:
         first, rungs, refused = float(self.error.mean()), [], []
         self.say(f"base: {1e3 * first:.1f} mrad held out")
         while len(rungs) < most:
-            rung, refused = self._rung({r.term for r in rungs})
+            rung, refused = self._rung({name for r in rungs for name in r.term.split(PLUS)})
             if rung is None:
                 break
             rungs.append(rung)
             self.say(f"+ {rung.term}: {1e3 * rung.before:.1f} -> {1e3 * rung.after:.1f} mrad held out")
+        again = self.bench.answer([Job(free=self.free, start=self.whole.e, seen=self.everything)] * self.bench.repeats)
+        self.whole = min((self.whole, *again), key=lambda a: a.loss)
         return Search(
             base=base, rungs=tuple(rungs), refused=tuple(refused), first=first, last=float(self.error.mean()),
             folds=len(self.seen), measure=self.bench.measure, fit=self.bench.conclude(self.whole.e, self.free), e=self.whole.e,
@@ -203,7 +208,8 @@ class _Ladder:
 
     def _rung(self, taken: set[str]) -> tuple[Rung | None, list[tuple[str, float]]]:
         """The next term, stage by stage, and all that were tried with their held-out errors; None when nothing helps."""
-        open_ = [t for t in self.terms if t.name not in taken and set(t.needs) <= taken]
+        whole = (joined(t, taken, tuple(self.terms)) for t in self.terms if t.name not in taken)
+        open_ = [t for t in whole if t is not None]
         others: list[tuple[str, float]] = []
         for stage in sorted({t.stage for t in open_}):
             tried = self._tried([t for t in open_ if t.stage == stage])

@@ -31,6 +31,7 @@ class ServoBench:
     """Logs of one servo; errors are mean absolute errors of whole rollouts from the first reading [rad]."""
 
     measure = "mean absolute error of whole rollouts"
+    repeats = 8
 
     def __init__(self, sim: Sim, logs: Sequence[Log], *, gain: str | None = "kp", reference: float | None = None, every: int = 4, draws: int = 64,
                  seed: int = 0):

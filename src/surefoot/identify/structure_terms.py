@@ -15,11 +15,13 @@ load takes torque away just where a limit does, and would hide it: a joint has a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from surefoot.params import Param, Params
 from surefoot.params.constructors import CONSTRUCTORS
 
+PLUS = " + "
+"""Between the names of terms that are taken together."""
 UNBOUNDED = 1e6
 """A limit that is never reached."""
 BASE = ("kp", "kd", "armature", "damping", "coulomb")
@@ -34,7 +36,7 @@ class Term:
         name: as people say it.
         kinds: kinds of the Params it frees.
         off: by kind, the value at which it does nothing.
-        needs: names of the terms it builds on; it is tried only after them.
+        needs: names of the terms it builds on; where they are missing they are tried with it.
         family: the friction family that it makes, where it is one.
         sign: pattern in the residuals that speaks for it, see structure_reasons.py.
         levels: where between its bounds the fit starts, one start each.
@@ -112,3 +114,21 @@ def servo_params(
         params["voltage"] = log("voltage", supply / 3, supply * 6, supply)
         params["voltage_sag"] = CONSTRUCTORS["voltage_sag"](low=0.0, high=3.0, nominal=0.0)
     return Params(**params)
+
+
+def joined(term: Term, taken: set[str], terms: tuple[Term, ...]) -> Term | None:
+    """A term together with those that it needs and that are not taken yet, as one; None where one of them is not at hand."""
+    by_name = {t.name: t for t in terms}
+    parts: list[Term] = []
+    for name in term.needs:
+        if name in taken:
+            continue
+        needed = joined(by_name[name], taken, terms) if name in by_name else None
+        if needed is None:
+            return None
+        parts.append(needed)
+    if not parts:
+        return term
+    parts.append(term)
+    kinds = tuple(dict.fromkeys(kind for part in parts for kind in part.kinds))
+    return replace(term, name=PLUS.join(p.name for p in parts), kinds=kinds, off={k: v for p in parts for k, v in p.off.items()}, needs=())

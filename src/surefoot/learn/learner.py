@@ -87,7 +87,7 @@ class Learner:
         self.rate = Rate(ppo.rate, target=ppo.kl, floor=ppo.rate_bounds[0], ceiling=ppo.rate_bounds[1])
         self.critic_memory: Tensor | None = None
         """The critic's memory before the next rollout's first state, (worlds, memory)."""
-        self._recorded: "DeviceUpdate | None" = None
+        self._recorded: DeviceUpdate | None = None
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="critic")
         if mirror is not None and (ppo.memory or ppo.critic_memory):
             raise InputError("left-right symmetry is for networks without memory: set memory and critic_memory to 0")

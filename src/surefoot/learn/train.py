@@ -16,7 +16,7 @@ from torch import Tensor
 
 from surefoot.errors import InputError
 from surefoot.files import replacing
-from surefoot.learn import distributed_run
+from surefoot.learn import checkpoint, distributed_run
 from surefoot.learn.clock import Clock
 from surefoot.learn.distributed import Alone
 from surefoot.learn.episodes import Episodes
@@ -121,6 +121,7 @@ def train(
     save_every: float = 30.0,
     say: Say | None = None,
     group: Alone | None = None,
+    start: str | Path | None = None,
 ) -> Run:
     """Train a policy in `world` and keep it in the folder `run`.
 
@@ -148,6 +149,7 @@ def train(
         say: receives progress lines; None: standard error.
         group: the processes that train together (see distributed.py), each with its own `world`; all else is given alike to
             all of them. Rank 0 alone evaluates, asks `stop`, speaks and keeps the diary.
+        start: folder of a run of like networks whose learner (weights, moments, normalisers, rate) this one begins with.
     """
     if steps < 1 or every < 1 or threads < 1:
         raise InputError(f"steps, every and threads must be at least 1, given {steps}, {every} and {threads}")
@@ -161,7 +163,7 @@ def train(
     )  # fmt: skip
     with torch_threads(1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(ranks.seed(seed))
-        training.open(resume=resume)
+        training.open(resume=resume, start=start)
         progress = Progress(steps, say if ranks.first else lambda _: None)
         try:
             training.loop(
@@ -211,8 +213,8 @@ class _Training:
 
     # ---------------------------------------------------------------- begin, resume, save
 
-    def open(self, *, resume: bool) -> None:
-        """Begin, or go on from the folder's checkpoint."""
+    def open(self, *, resume: bool, start: str | Path | None = None) -> None:
+        """Begin, with the learner of the run `start` where given, or go on from the folder's checkpoint."""
         saved = self.folder / CHECKPOINT
         going_on = bool(self.group.tell([resume and saved.exists()])[0])
         arrays, about = distributed_run.load(saved, self.group) if going_on else ({}, {})
@@ -247,6 +249,8 @@ class _Training:
         else:
             self.observations = observations
             self.begins = torch.ones(w.worlds, dtype=torch.bool, device=device)
+            if start is not None:
+                self.learner.restore(part(checkpoint.load(Path(start) / CHECKPOINT)[0], "learner/"))
         self.journal = (
             Journal(self.folder, sizes=tuple(about["sizes"]) if going_on else None) if self.group.first else None
         )

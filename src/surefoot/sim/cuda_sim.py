@@ -134,8 +134,16 @@ class CudaSim(Sim):
         self.u = torch.zeros(self.worlds, self.model.nu, device=self.device)
         self.control = torch.zeros(self.worlds, self.substeps, self.model.nu, device=self.device)
         self._make_pieces()
+        self.engine.single = self.single
         self.apply({})
         self.reset()
+
+    def single(self, world: int) -> tuple[Any, Any]:
+        """One world as a model and data of its own on the host, derived quantities computed; for pictures."""
+        self._download(np.array([world]))
+        press = self.press.engine
+        press.qpos[0], press.qvel[0] = _host(self.engine.qpos[world]), _host(self.engine.qvel[world])
+        return press.single(0)
 
     # ---------------------------------------------------------------- how it is laid out
 

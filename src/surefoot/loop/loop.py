@@ -1,0 +1,68 @@
+"""The whole job: train, export, verify, deploy, measure the gap, excite, identify, retrain, deploy again; judged as a ladder.
+
+    loop = loop_of("qube", "twin:qube/06-nasty")
+    ladder = run_loop(loop, "out/loop")
+    print(ladder)
+
+Every step is a function of its own (see `train_rung`, `export_rung`, `deploy_rung`, `gap_of`, `design_motion`, `play_motion`,
+`identify_robot`, `judge_rung`) that writes plain files into the folder; one that was finished with the same inputs is not done again.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from surefoot.loop.folder import Folder
+from surefoot.loop.judging import judge_rung
+from surefoot.loop.ladder import Ladder, ladder_of, write_ladder
+from surefoot.loop.on_robot import deploy_rung, design_motion, gap_of, identify_robot, play_motion
+from surefoot.loop.settings import FIRST, Loop
+from surefoot.loop.training import export_rung, practice_of, stamp, train_rung
+
+Say = Callable[[str], None]
+
+
+def run_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) -> Ladder:
+    """Run a loop in the folder `out`, or what of it is not done yet, and write its ladder there."""
+    folder = Folder(out, say)
+    for rung in loop.rungs:
+        if rung.e == "posterior":
+            learn_from_robot(loop, folder, say)
+        if rung.e == "truth":
+            open_truth(loop, folder, say)
+        train_rung(loop, folder, rung, say)
+        export_rung(loop, folder, rung, say)
+        if rung.e == "posterior":
+            deploy_rung(loop, folder, rung, say)
+            gap_of(loop, folder, rung, say)
+    for rung in loop.rungs:
+        judge_rung(loop, folder, rung, say)
+    ladder = ladder_of(loop, folder)
+    write_ladder(ladder, folder)
+    return ladder
+
+
+def learn_from_robot(loop: Loop, folder: Folder, say: Say) -> None:
+    """The first policy on the robot, the gap, a designed motion, the fit."""
+    first = loop.rung(FIRST)
+    deploy_rung(loop, folder, first, say)
+    gap_of(loop, folder, first, say)
+    if loop.kit.explore:
+        design_motion(loop, folder, say)
+        play_motion(loop, folder, say)
+    identify_robot(loop, folder, first, say)
+
+
+def open_truth(loop: Loop, folder: Folder, say: Say) -> dict[str, Any]:
+    """For the oracle alone: what the Params hold of the reality, and what they do not: {"e", "beyond", "note"}."""
+
+    def work(_again: bool) -> dict[str, Any]:
+        from surefoot.loop.truth import true_e
+        from surefoot.sim import Sim
+
+        found = true_e(loop.reality, Sim(practice_of(loop).robot).params)
+        note = "" if found.whole else f"its e lacks {len(found.beyond)} things: {', '.join(found.beyond)}"
+        e = {name: value if isinstance(value, float) else value.tolist() for name, value in found.e.items()}
+        return {"e": e, "beyond": list(found.beyond), "note": note}
+
+    return folder.step("truth", {"reality": stamp(loop.reality)}, work)

@@ -1,0 +1,193 @@
+"""Robot time: a policy on the stand-in, a designed motion on it, what they are compared with, and the fit to both.
+
+Robot seconds are counted from the first reading to the last of every recording: standing up and sitting down are robot time too.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from surefoot.errors import InputError
+from surefoot.files import write_text
+from surefoot.logs import Log, read_log
+from surefoot.loop.folder import Folder
+from surefoot.loop.settings import Loop, Rung
+from surefoot.loop.training import stamp
+from surefoot.sim import Sim
+
+Say = Callable[[str], None]
+
+
+def asked_of(loop: Loop) -> Callable[[float], dict[str, float]]:
+    """The kit's commands one after the other, each for its share of the policy's time."""
+    each = loop.kit.seconds / len(loop.kit.asked)
+    return lambda t: dict(loop.kit.asked[min(int(t / each), len(loop.kit.asked) - 1)])
+
+
+def deploy_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
+    """Run a rung's policy on the robot, safety on, into robot/NAME.mcap: {"log", "robot_seconds", "outcome", "verdict"}."""
+    inputs = {"hardware": loop.hardware, "reality": stamp(loop.reality), "seconds": loop.kit.seconds, "asked": loop.kit.asked}
+    after = [f"export {rung.name}"]
+    return folder.step(f"deploy {rung.name}", inputs, lambda _again: _deployed(loop, folder, rung, say), after=after)
+
+
+def _deployed(loop: Loop, folder: Folder, rung: Rung, say: Say) -> dict[str, Any]:
+    from surefoot.deploy.bundle import load_bundle
+    from surefoot.deploy.runtime import deploy
+    from surefoot.deploy.verify import verify
+    from surefoot.hardware.connect import connect
+    from surefoot.loop.training import practice_of
+
+    record = folder / f"robot/{rung.name}.mcap"
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.unlink(missing_ok=True)
+    bundle = load_bundle(folder / f"rungs/{rung.name}/bundle")
+    hardware = connect(loop.hardware, lockstep=True, seed=loop.seed)
+    try:
+        outcome = deploy(bundle, hardware, seconds=loop.kit.seconds, command=asked_of(loop), record=record, say=None)
+    finally:
+        hardware.close()
+    log = read_log(record)
+    verdict = verify(bundle, log, practice_of(loop).robot)
+    say(f"{rung.title} on the robot: {outcome.ended}, {outcome.seconds:.1f} s of the policy; {_first(verdict)}")
+    return _told(outcome, log, record.name) | {"verdict": verdict.to_dict()}
+
+
+def _first(verdict: Any) -> str:
+    return "the contract was kept" if verdict.ok else f"the contract was not kept: {verdict.findings[0]}"
+
+
+def _told(outcome: Any, log: Log, name: str) -> dict[str, Any]:
+    said = {"ended": outcome.ended, "reason": outcome.reason, "seconds": outcome.seconds, "events": list(outcome.events[:5])}
+    return {"log": f"robot/{name}", "robot_seconds": log.duration, "outcome": said}
+
+
+def model_of(loop: Loop) -> Sim:
+    """The simulator that designs motions and is fitted: the robot file's, at the kit's time step."""
+    from surefoot.robots import load
+
+    return Sim(replace(load(loop.robot), timestep=loop.kit.timestep), noise=False)
+
+
+def fitted_names(loop: Loop, sim: Sim) -> tuple[str, ...]:
+    """Params that the loop fits."""
+    from surefoot.identify.excite import learnable
+
+    return loop.kit.only or learnable(sim.params)
+
+
+def logs_of(folder: Folder, names: tuple[str, ...]) -> list[Log]:
+    """The parts of recordings in which a policy or a motion drove."""
+    from surefoot.deploy.trajectory import read_played
+
+    return [read_played(folder / folder.result(name)["log"]) for name in names]
+
+
+def gap_of(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
+    """The gap between the policy's run and its replay under the nominal e, and the fitted one where there is a fit: {"rows"}."""
+    fitted = rung.e == "posterior"
+    after = [f"deploy {rung.name}"] + (["identify"] if fitted else [])
+
+    def work(_again: bool) -> dict[str, Any]:
+        from surefoot.identify import load_fit
+        from surefoot.identify.gap_rows import gap_rows
+
+        logs = logs_of(folder, (f"deploy {rung.name}",))
+        found = load_fit(folder / "fit.json") if fitted else None
+        rows = gap_rows(model_of(loop), logs, found, channels=("joint_pos",), window=loop.kit.window)
+        for row in rows:
+            after_fit = "" if row["fitted"] is None else f", fitted {row['fitted']:.4f}"
+            say(f"gap of {row['column']}: nominal {row['nominal']:.4f}{after_fit}, noise {row['floor']:.4f} {row['unit']}")
+        return {"rows": rows}
+
+    return folder.step(f"gap {rung.name}", {"window": loop.kit.window}, work, after=after)
+
+
+def design_motion(loop: Loop, folder: Folder, say: Say = lambda _line: None) -> dict[str, Any]:
+    """Design the seconds of robot time that teach most, into robot/motion.json: {"expected": what they should teach}."""
+    kit = loop.kit
+    inputs = {"robot": loop.robot, "seconds": kit.explore, "window": kit.window, "effort": dict(kit.effort), "seed": loop.seed}
+    inputs |= {"timestep": kit.timestep, "only": kit.only}
+
+    def work(_again: bool) -> dict[str, Any]:
+        from surefoot.deploy.trajectory import write_trajectory
+        from surefoot.identify.excite import Effort, excite
+
+        sim = model_of(loop)
+        design = excite(
+            sim, only=fitted_names(loop, sim), seconds=kit.explore, window=kit.window, effort=Effort(**kit.effort), seed=loop.seed,
+            say=say,
+        )  # fmt: skip
+        data = design.to_dict()
+        write_trajectory(folder / "robot/motion.json", data)
+        say(str(design).splitlines()[1])
+        return {"expected": data["expected"], "family": data["family"]}
+
+    return folder.step("design", inputs, work)
+
+
+def play_motion(loop: Loop, folder: Folder, say: Say = lambda _line: None) -> dict[str, Any]:
+    """Play the designed motion on the robot, safety on, into robot/motion.mcap: {"log", "robot_seconds", "outcome"}."""
+
+    def work(_again: bool) -> dict[str, Any]:
+        from surefoot.deploy.trajectory import play
+        from surefoot.hardware.connect import connect
+
+        record = folder / "robot/motion.mcap"
+        record.unlink(missing_ok=True)
+        hardware = connect(loop.hardware, lockstep=True, seed=loop.seed + 1)
+        try:
+            outcome = play(folder / "robot/motion.json", hardware, record=record, say=None)
+        finally:
+            hardware.close()
+        say(f"the motion on the robot: {outcome.ended}, {outcome.seconds:.1f} s {outcome.reason if outcome.ended != 'finished' else ''}")
+        return _told(outcome, read_log(record), record.name)
+
+    inputs = {"hardware": loop.hardware, "reality": stamp(loop.reality)}
+    return folder.step("explore", inputs, work, after=["design"])
+
+
+def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
+    """Fit e to everything that was recorded so far, into fit.json: {"values", "robot_seconds", "sentences"}."""
+    kit = loop.kit
+    used = (f"deploy {rung.name}",) + (("explore",) if kit.explore else ())
+    inputs = {"window": kit.window, "timestep": kit.timestep, "only": kit.only, "channels": kit.channels, "seed": loop.seed}
+
+    def work(_again: bool) -> dict[str, Any]:
+        from surefoot.identify import identify
+
+        spent = sum(folder.result(name)["robot_seconds"] for name in used)
+        if spent > kit.budget:
+            raise InputError(f"{spent:.1f} robot seconds were used, allowed are {kit.budget:g}: shorten --explore or --seconds")
+        sim = model_of(loop)
+        fit = identify(
+            sim, usable(logs_of(folder, used), kit.window), only=fitted_names(loop, sim), channels=kit.channels, window=kit.window,
+            seed=loop.seed, say=say,
+        )  # fmt: skip
+        fit.save(folder / "fit.json")
+        ends = fit.intervals()
+        rows = [
+            {"name": name, "value": float(v), "low": float(a), "high": float(b)}
+            for name, v, (a, b) in zip(fit.names, fit.values, ends, strict=True)
+        ]
+        return {
+            "values": rows, "robot_seconds": spent, "at_bound": list(fit.at_bound),
+            "unidentified": [x.combination for x in fit.unidentified], "misfit": [x.sentence for x in fit.misfit],
+        }  # fmt: skip
+
+    return folder.step("identify", inputs, work, after=list(used))
+
+
+def usable(logs: list[Log], window: float) -> list[Log]:
+    """Recordings that hold at least two windows: a policy that fell at once teaches nothing."""
+    long = [log for log in logs if log.duration >= 2 * window]
+    if not long:
+        raise InputError(f"no recording is as long as two windows of {window:g} s: let the robot run for longer")
+    return long
+
+
+def write_words(folder: Folder, name: str, words: Mapping[str, Any]) -> None:
+    """A small JSON file among the artefacts."""
+    import json
+
+    write_text(folder / name, json.dumps(dict(words), indent=1, ensure_ascii=False, default=str) + "\n")

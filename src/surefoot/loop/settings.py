@@ -1,0 +1,159 @@
+"""What a loop is asked for: robot, task, hardware, and how much of everything."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from surefoot.errors import InputError, choose
+
+Source = Literal["nominal", "randomized", "posterior", "truth"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """One policy of the ladder.
+
+    Attributes:
+        name: of its folder.
+        title: in tables.
+        e: what its training draws e from: the "nominal" values, the robot file's prior ("randomized"), the "posterior" of the
+            fit with the rest of the prior, or the reality's "truth".
+        start: rung whose learner it begins with; "": from nothing.
+    """
+
+    name: str
+    title: str
+    e: Source
+    start: str = ""
+
+
+RUNGS = (
+    Rung(name="simulation", title="simulation only", e="nominal"),
+    Rung(name="randomized", title="randomized", e="randomized"),
+    Rung(name="identified", title="identified + retrained", e="posterior", start="randomized"),
+    Rung(name="oracle", title="oracle, trained in the true world", e="truth", start="randomized"),
+)
+"""From the bottom. Later sorts of policies (adaptive, residual, ...) are further rungs."""
+FIRST = "randomized"
+"""The rung that is first brought to the robot."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kit:
+    """What is particular to a robot and its task in the loop.
+
+    Attributes:
+        task: its name.
+        steps: most transitions of a training from nothing.
+        more: transitions of a training that starts from another.
+        every: transitions between two judgements while it trains; `enough` is the share of successes that ends it.
+        seconds: how long a policy acts on the robot [s].
+        asked: commands it is given one after the other, each for the same time; also what it is judged by.
+        explore: seconds of designed motion; 0: the policy's own run is all there is.
+        budget: robot seconds that may be used before the retrained policy is brought to it.
+        timestep: of the simulator that designs and fits [s].
+        window: of the fit [s].
+        trials: runs on the stand-in by which a rung is judged, for each command.
+        channels: that the fit compares; None: its own choice.
+        only: Params to fit; None: all that can be learned by moving.
+    """
+
+    task: str
+    steps: int
+    more: int
+    every: int
+    enough: float
+    seconds: float
+    asked: tuple[Mapping[str, float], ...] = ({},)
+    explore: float
+    budget: float
+    timestep: float
+    window: float
+    trials: int
+    channels: tuple[str, ...] | None = None
+    only: tuple[str, ...] | None = None
+    effort: Mapping[str, Any] = field(default_factory=dict)
+
+
+WALKS = ({"vx": 0.6}, {"vx": 0.3, "vy": 0.3}, {"vx": 0.4, "yaw_rate": 0.7})
+KITS = {
+    "qube": Kit(
+        task="swing_up", steps=1_000_000, more=300_000, every=100_000, enough=0.95, seconds=6.0, explore=10.0, budget=30.0,
+        timestep=0.002, window=1.0, trials=4, effort={"families": ("multi-sine",), "population": 12, "rounds": 3, "elite": 3, "samples": 4},
+    ),
+    "go2": Kit(
+        task="velocity", steps=4_000_000, more=600_000, every=300_000, enough=0.9, seconds=12.0, asked=WALKS, explore=8.0,
+        budget=120.0, timestep=0.005, window=0.3, trials=2,
+        effort={"families": ("multi-sine",), "population": 8, "rounds": 2, "elite": 2, "samples": 2},
+    ),
+}  # fmt: skip
+"""By robot."""
+QUICK: dict[str, dict[str, Any]] = {
+    "qube": {"steps": 700_000, "more": 100_000, "trials": 2},
+    "go2": {"steps": 2_000_000, "more": 300_000, "trials": 1},
+}
+"""What differs in a short loop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """One loop.
+
+    Attributes:
+        robot: name in the library, one of KITS.
+        hardware: "twin:FILE.toml" or "twin:ROBOT/NAME": a stand-in robot, run in lockstep.
+        kit: how much of everything.
+        seed: of trainings, design and fit.
+        rungs: the ladder.
+        threads: of the updates.
+    """
+
+    robot: str
+    hardware: str
+    kit: Kit
+    seed: int = 0
+    rungs: tuple[Rung, ...] = RUNGS
+    threads: int = 2
+
+    def __post_init__(self):
+        kind, _, name = self.hardware.partition(":")
+        if kind != "twin" or not name:
+            raise InputError(
+                f"a loop is judged on a stand-in robot, so its hardware is twin:FILE.toml or twin:ROBOT/NAME, got {self.hardware!r}"
+            )
+        names = [rung.name for rung in self.rungs]
+        for rung in self.rungs:
+            if rung.start and rung.start not in names[: names.index(rung.name)]:
+                raise InputError(f"rung {rung.name!r} starts from {rung.start!r}, which does not come before it")
+        if FIRST not in names:
+            raise InputError(f"a ladder needs the rung {FIRST!r}: it is the first one on the robot")
+
+    @property
+    def reality(self) -> Path:
+        """The stand-in's file; it is not opened."""
+        from surefoot.hardware.connect import reality_path
+
+        return reality_path(self.hardware.partition(":")[2])
+
+    def rung(self, name: str) -> Rung:
+        """One rung by name."""
+        known = {rung.name: rung for rung in self.rungs}
+        return known[choose(name, known, "a rung of this ladder")]
+
+
+def loop_of(robot: str, hardware: str, *, task: str = "", quick: bool = False, seed: int = 0, **changes: Any) -> Loop:
+    """The loop of a robot with its usual settings.
+
+    Args:
+        robot: one of KITS.
+        hardware: the stand-in robot.
+        task: must be the robot's own; "" takes it.
+        quick: less of everything.
+        seed: of everything random.
+        changes: fields of the Kit to set otherwise.
+    """
+    kit = KITS[choose(robot, KITS, "a robot with a loop")]
+    choose(task or kit.task, (kit.task,), f"a task of {robot} with a loop")
+    kit = replace(kit, **((QUICK[robot] if quick else {}) | changes))
+    return Loop(robot=robot, hardware=hardware, kit=kit, seed=seed)

@@ -1,0 +1,153 @@
+"""The policies of the ladder: what e they are trained under, their training, and the bundle that goes to the robot."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from surefoot.loop.folder import Folder
+from surefoot.loop.settings import Loop, Rung
+from surefoot.params import Params, Prior
+from surefoot.robots import Robot
+from surefoot.sim import Sim
+
+Say = Callable[[str], None]
+JUDGED = 128
+"""Worlds in which a policy is judged while it trains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Practice:
+    """What a robot's policies are trained with: the robot at its control period, tasks, learner and number of worlds."""
+
+    robot: Robot
+    task: Any
+    """As it is judged."""
+    practised: Any
+    """As it is trained."""
+    ppo: Any
+    worlds: int
+
+
+def practice_of(loop: Loop) -> Practice:
+    """The lesson or preset of the loop's robot."""
+    from surefoot.evaluate.runs import task_of
+    from surefoot.learn.presets import settings
+    from surefoot.learn.walking import LESSONS
+
+    robot, task = task_of(loop.robot, loop.kit.task)
+    if loop.robot in LESSONS:
+        lesson = LESSONS[loop.robot]
+        return Practice(robot=robot, task=task, practised=lesson.task, ppo=lesson.ppo, worlds=lesson.worlds)
+    preset = settings(loop.robot)
+    return Practice(robot=robot, task=task, practised=preset.task(task), ppo=preset.ppo, worlds=preset.worlds)
+
+
+def posterior_of(params: Params, fit: Any) -> Prior:
+    """p(e | logs) of the fitted Params, and the robot file's prior of the others."""
+    from surefoot.identify.fit import packed_belief
+
+    mean, covariance = packed_belief(fit.params, fit.values, fit.natural_covariance)
+    return Prior.gaussian(params, mean, covariance, list(fit.params))
+
+
+def belief_of(loop: Loop, folder: Folder, rung: Rung, params: Params) -> Prior:
+    """What a rung's training draws e from."""
+    if rung.e == "randomized":
+        return params.prior()
+    if rung.e == "posterior":
+        from surefoot.identify import load_fit
+
+        return posterior_of(params, load_fit(folder / "fit.json"))
+    if rung.e == "truth":
+        from surefoot.loop.truth import true_e
+
+        return params.prior().condition(dict(true_e(loop.reality, params).e))
+    return params.prior().condition(nominal_of(params))
+
+
+def nominal_of(params: Params) -> dict[str, Any]:
+    """Nominal values of all Params."""
+    return {name: value[0] for name, value in params.nominal_e(1).items()}
+
+
+def train_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
+    """Train one rung into rungs/NAME/run; {"steps", "success": last judgement in its own worlds, ...}."""
+    kit = loop.kit
+    inputs = {"robot": loop.robot, "task": kit.task, "e": rung.e, "seed": loop.seed, "enough": kit.enough, "every": kit.every}
+    inputs["steps"] = kit.more if rung.start else kit.steps
+    after = [f"train {rung.start}"] if rung.start else []
+    if rung.e == "posterior":
+        after.append("identify")
+    if rung.e == "truth":
+        inputs["reality"] = stamp(loop.reality)
+    return folder.step(f"train {rung.name}", inputs, lambda again: _trained(loop, folder, rung, again, say), after=after)
+
+
+def stamp(path: Path) -> list[Any]:
+    """Name, size and time of a file, which is not opened."""
+    about = path.stat()
+    return [path.name, about.st_size, about.st_mtime_ns]
+
+
+def _trained(loop: Loop, folder: Folder, rung: Rung, again: bool, say: Say) -> dict[str, Any]:
+    from surefoot.evaluate import judge
+    from surefoot.learn import train
+    from surefoot.learn.mirror import mirror_of
+    from surefoot.tasks import World
+
+    kit, practice = loop.kit, practice_of(loop)
+    sim = Sim(practice.robot, worlds=practice.worlds, seed=loop.seed)
+    judged = Sim(practice.robot, worlds=JUDGED, seed=999)
+    e = belief_of(loop, folder, rung, sim.params)
+    e.save(folder / f"rungs/{rung.name}/prior.json")
+    rows, found = e.sample(JUDGED, 999), []
+
+    def evaluate(policy: Any) -> dict[str, float]:
+        found.append(judge(practice.task, judged, policy.play(), e=rows))
+        say(f"{rung.title}: {found[-1]}")
+        return {name: value.value for name, value in found[-1].summary.items() if value.count}
+
+    def passes(record: Any) -> bool:
+        return not rung.start and record.get("evaluate/success", 0.0) >= kit.enough
+
+    world = World(practice.practised, sim, e=e, seed=loop.seed)
+    about = {"robot": loop.robot, "task": kit.task, "whole_prior": rung.e == "randomized"}
+    if hasattr(practice.task, "held"):
+        about["held"] = list(practice.task.held)
+    run = train(
+        world, practice.ppo, run=folder / f"rungs/{rung.name}/run", steps=kit.more if rung.start else kit.steps, seed=loop.seed,
+        evaluate=evaluate, every=kit.every, stop=passes, mirror=mirror_of(world), about=about, resume=again, threads=loop.threads,
+        say=lambda _line: None, start=folder / f"rungs/{rung.start}/run" if rung.start else None,
+    )  # fmt: skip
+    last = {k.removeprefix("evaluate/"): v for r in run.history() for k, v in r.items() if k.startswith("evaluate/")}
+    return {"steps": run.steps, "stopped": run.stopped, "judged": last, "run": f"rungs/{rung.name}/run"}
+
+
+def export_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
+    """Write a rung's policy as a bundle into rungs/NAME/bundle and check it against its robot: {"bundle", "policy", "verdict"}."""
+    return folder.step(f"export {rung.name}", {}, lambda _again: _exported(loop, folder, rung, say), after=[f"train {rung.name}"])
+
+
+def _exported(loop: Loop, folder: Folder, rung: Rung, say: Say) -> dict[str, Any]:
+    from surefoot.deploy.bundle import load_bundle
+    from surefoot.deploy.complete import complete
+    from surefoot.deploy.export import export
+    from surefoot.deploy.ranges import trained_ranges, with_trained
+    from surefoot.deploy.verify import verify
+    from surefoot.learn import load_run
+
+    practice, where = practice_of(loop), folder / f"rungs/{rung.name}/bundle"
+    run = load_run(folder / f"rungs/{rung.name}/run")
+    sim = Sim(practice.robot, worlds=64, seed=loop.seed)
+    seen = trained_ranges(run.policy, practice.task, sim, seconds=loop.kit.seconds, e=belief_of(loop, folder, rung, sim.params))
+    contract = with_trained(complete(practice.task.contract(sim), practice.robot), seen.low, seen.high)
+    about = {
+        "run": {"name": rung.name, "steps": run.steps, "seed": loop.seed, "config": run.config},
+        "robot": {"name": practice.robot.name, "hash": practice.robot.hash},
+    }
+    export(run.policy, contract, where, observations=seen.samples, provenance=about, overwrite=True)
+    bundle = load_bundle(where)
+    verdict = verify(bundle, None, practice.robot)
+    say(f"{rung.title}: {verdict}")
+    return {"bundle": f"rungs/{rung.name}/bundle", "policy": bundle.hash, "verified": verdict.ok, "verdict": verdict.to_dict()}

@@ -1,0 +1,104 @@
+"""What a reality's file says, in the words of the Params: for the oracle and for judges alone."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot.params import Params
+
+DIRECT = {
+    "friction": "friction", "armature": "armature", "damping": "damping", "coulomb": "coulomb", "torque_constant": "torque_constant",
+    "resistance": "resistance", "command_delay": "command_delay", "sensor_delay": "sensor_delay", "encoder_bias": "encoder_bias",
+    "gyro_noise": "gyro_noise", "strength": "strength", "push": "push_speed",
+}  # fmt: skip
+"""Kind of Param -> entry of a reality in the same unit."""
+FACTORS = ("kp", "kd")
+"""Kinds whose entry is a factor on what was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nearest:
+    """The nearest e to a reality.
+
+    Attributes:
+        e: Param -> value, a number or one per element; what the reality leaves open has the nominal value.
+        beyond: entries of the reality that no Param holds, and values that lie outside the Params' bounds.
+    """
+
+    e: Mapping[str, Any]
+    beyond: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the Params hold all of the reality."""
+        return not self.beyond
+
+
+def true_e(file: Path, params: Params) -> Nearest:
+    """Read a reality's file as an e of bound Params."""
+    from surefoot.hardware.reality import TRUTH, load_reality
+
+    reality = load_reality(file)
+    found: dict[str, Any] = {}
+    used: set[tuple[str, str]] = set()
+    beyond = list(reality.beyond)
+    nominal = params.nominal_e(1)
+    for name, param in params.items():
+        elements = params.elements[name] or ("",)
+        value = np.array(nominal[name][0], dtype=float).reshape(-1)
+        given = _values(reality.truth, param, elements, value, used)
+        low, high = float(param.low), float(param.high)
+        if ((given < low - 1e-12) | (given > high + 1e-12)).any():
+            beyond.append(f"{name} = {', '.join(f'{x:.4g}' for x in np.unique(given))}, outside {low:g} .. {high:g}")
+        given = np.clip(given, low, high)
+        found[name] = float(given[0]) if given.size == 1 else given
+    for key, value in reality.truth.items():
+        parts = list(value) if isinstance(value, Mapping) else [""]
+        if key not in TRUTH or not any((key, part) in used for part in parts) and key not in ("push_every", "velocity_filter"):
+            beyond.append(key)
+    return Nearest(e=found, beyond=tuple(dict.fromkeys(beyond)))
+
+
+def _values(truth: Mapping[str, Any], param: Any, elements: tuple[str, ...], value: np.ndarray, used: set[tuple[str, str]]) -> np.ndarray:
+    """Values of one Param, (elements,): the reality's where it has them, else `value`."""
+    out = value.copy()
+    if param.kind in ("mass", "com"):
+        for body, given in truth.get(param.kind, {}).items():
+            if _covers(param.of, body):
+                used.add((param.kind, body))
+                axis = param.options.get("axis")
+                out[:] = given if param.kind == "mass" else given["xyz".index(axis)] if axis else given
+        return out
+    if param.kind == "gyro_bias" and "gyro_bias" in truth:
+        used.add(("gyro_bias", ""))
+        out[:] = truth["gyro_bias"]
+        return out
+    key = DIRECT.get(param.kind, param.kind if param.kind in FACTORS else "")
+    if not key or key not in truth:
+        return out
+    scale = value if param.kind in FACTORS else np.ones_like(value)
+    given = truth[key]
+    if not isinstance(given, Mapping):
+        used.add((key, ""))
+        return scale * given
+    tied: list[float] = []
+    for pattern, number in given.items():
+        for i, element in enumerate(elements):
+            if element and re.fullmatch(pattern, element):
+                out[i] = scale[i] * number
+                used.add((key, pattern))
+        if len(out) == 1 and _covers(param.of, pattern):
+            tied.append(float(number))
+            used.add((key, pattern))
+    if tied:
+        out[:] = scale * np.mean(tied)
+    return out
+
+
+def _covers(of: Any, name: str) -> bool:
+    """Whether a Param is about an element (or about those of a pattern)."""
+    return any(one == name or re.fullmatch(one, name) is not None for one in ((of,) if isinstance(of, str) else of))

@@ -1,0 +1,244 @@
+"""identify recovers planted truths, names what it cannot know, and its Fit is plain data that loads back equal."""
+
+import json
+
+import numpy as np
+import pytest
+
+import surefoot as sf
+from small_robots import PENDULUM, robot
+from surefoot.errors import InputError
+from surefoot.identify import Fit, Problem, cut, identify, load_fit, solve
+from surefoot.identify.report_page import report
+
+MOTOR = """
+[[actuators]]
+joints = "pivot"
+model = "pd"
+kp = 30.0
+kd = 1.0
+torque_limit = 300.0
+armature = 0.05
+damping = 0.3
+coulomb = 0.2
+source = "test"
+
+[[sensors]]
+kind = "encoder"
+name = "encoder"
+of = "pivot"
+rate = 200.0
+noise = 0.0005
+source = "test"
+"""
+TRUTH = {"kp": 37.0, "damping": 0.55, "coulomb": 0.45, "command_delay": 0.0123}
+
+
+def arm(folder):
+    return robot(folder, PENDULUM, joints=("pivot",), ground=False, timestep=0.002, control_dt=0.004, more=MOTOR)
+
+
+def params(**more):
+    return sf.Params(
+        kp=sf.kp("pivot", low=15.0, high=60.0),
+        damping=sf.damping("pivot", low=0.01, high=2.0, scale="log"),
+        coulomb=sf.coulomb("pivot", low=0.0, high=1.0),
+        command_delay=sf.command_delay(low=0.0, high=0.04, nominal=0.0),
+        **more,
+    )
+
+
+def recording(sim, e, *, seconds=4.0, dt=0.004, noise=True):
+    """The encoder of a pendulum that follows a chirp, under e."""
+    t = np.arange(0.0, seconds, dt)
+    u = 0.9 * np.sin(2 * np.pi * (0.4 * t + 0.35 * t**2)) + 0.3 * np.sign(np.sin(2 * np.pi * 0.9 * t))
+    command = sf.Channel(name="joint_pos_target", unit="rad", t=t, values=u, columns=("pivot",), role="u")
+    empty = sf.Channel(name="joint_pos", unit="rad", t=t, values=np.zeros(len(t)), columns=("pivot",))
+    log = sf.Log(channels=(command, empty), robot="small")
+    start = {"qpos": np.zeros(1), "qvel": np.zeros(1)}
+    return sim.replay(log, {k: [v] for k, v in e.items()}, noise=noise, **start).world(0)
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    sim = sf.Sim(arm(tmp_path_factory.mktemp("arm")), params(), seed=1)
+    log = recording(sim, TRUTH)
+    return sim, log, identify(sim, log)
+
+
+def test_identify_recovers_planted_values(planted):
+    _, _, fit = planted
+    truth = np.array([TRUTH[name] for name in fit.names])
+    assert np.all(np.abs(fit.values - truth) < 4.5 * fit.std)
+    assert fit["command_delay"] == pytest.approx(0.0123, abs=3e-4)
+    assert fit["kp"] == pytest.approx(37.0, rel=0.01)
+    assert fit["coulomb"] == pytest.approx(0.45, abs=0.03)
+    assert not fit.unidentified
+    assert not fit.at_bound
+
+
+def test_held_out_windows_are_scored_and_better_than_before(planted):
+    _, _, fit = planted
+    held = [s for s in fit.scores if s.windows == "held out"]
+    assert held
+    assert all(s.after < 0.2 * s.before for s in held)
+    assert all(s.after == pytest.approx(0.0005, rel=0.35) for s in held)
+    assert {s.start for s in held} == {"estimated"}
+
+
+def test_a_fit_saved_loads_back_equal_and_prints_as_a_table(planted, tmp_path):
+    _, _, fit = planted
+    again = load_fit(fit.save(tmp_path / "fit.json"))
+    assert again == fit
+    assert again.posterior == fit.posterior
+    assert np.array_equal(again.intervals(), fit.intervals())
+    text = str(fit)
+    assert all(name in text for name in fit.names)
+    assert "held out" in text
+
+
+def test_the_posterior_is_a_prior_inside_the_bounds_with_the_fits_width(planted):
+    sim, _, fit = planted
+    draws = fit.params.flatten(fit.posterior.sample(2000, 0))
+    assert (draws >= fit.params.low).all()
+    assert (draws <= fit.params.high).all()
+    assert np.allclose(draws.mean(0), fit.values, atol=0.2 * fit.std.max(), rtol=0.02)
+    assert np.allclose(draws.std(0), fit.std, rtol=0.15)
+    sim.apply({k: v[:1] for k, v in fit.posterior.sample(1, 3).items()})
+
+
+@pytest.mark.slow
+def test_a_prior_pulls_and_a_point_of_the_range_is_kept(planted):
+    sim, log, fit = planted
+    tight = sim.params.prior().replace(kp=sf.TruncatedNormal(mean=30.0, sd=0.05, low=15.0, high=60.0))
+    pulled = identify(sim, log, prior=tight)
+    assert abs(pulled["kp"] - 30.0) < abs(fit["kp"] - 30.0)
+    narrow = sim.params.prior().replace(kp=sf.Uniform(low=20.0, high=32.0))
+    boxed = identify(sim, log, prior=narrow)
+    assert boxed["kp"] <= 32.0 + 1e-9
+    assert "kp" in boxed.at_bound
+
+
+def test_only_some_params_with_others_fixed(planted):
+    sim, log, _ = planted
+    fit = identify(sim, log, only=["command_delay"], fixed={k: [v] for k, v in TRUTH.items()})
+    assert fit.names == ("command_delay",)
+    assert fit["command_delay"] == pytest.approx(0.0123, abs=2e-4)
+
+
+def test_command_and_sensor_delay_are_named_as_confounded_and_their_sum_is_found(tmp_path):
+    sim = sf.Sim(arm(tmp_path), params(sensor_delay=sf.sensor_delay(low=0.0, high=0.03, nominal=0.004)), seed=2)
+    fit = identify(sim, recording(sim, {**TRUTH, "sensor_delay": 0.011}))
+    assert fit["command_delay"] + fit["sensor_delay"] == pytest.approx(0.0233, abs=4e-4)
+    (pair,) = [c for c in fit.unidentified if "sensor_delay" in c.names]
+    assert set(pair.names) == {"command_delay", "sensor_delay"}
+    assert "sum" in pair.experiment
+    low, high = fit.intervals()[fit.names.index("sensor_delay")]
+    assert low <= 0.011 <= high
+
+
+def test_gain_and_strength_are_named_as_confounded(tmp_path):
+    sim = sf.Sim(arm(tmp_path), params(strength=sf.strength("pivot", low=0.5, high=1.5)), seed=2)
+    fit = identify(sim, recording(sim, {**TRUTH, "strength": 0.9}))
+    named = {name for c in fit.unidentified for name in c.names}
+    assert {"kp", "strength"} <= named
+    assert fit["kp"] * fit["strength"] == pytest.approx(37.0 * 0.9, rel=0.02)
+    assert fit.std[fit.names.index("strength")] > 0.1
+
+
+def test_a_param_without_effect_keeps_its_nominal_value_and_is_named(tmp_path):
+    more = {"torque_limit": sf.torque_limit("pivot", low=200.0, high=500.0, nominal=300.0)}
+    sim = sf.Sim(arm(tmp_path), params(**more), seed=2)
+    fit = identify(sim, recording(sim, {**TRUTH, "torque_limit": 400.0}))
+    (found,) = [c for c in fit.unidentified if "torque_limit" in c.names]
+    assert found.names == ("torque_limit",)
+    assert "no effect" in found.combination
+    assert fit["torque_limit"] == pytest.approx(300.0, abs=5.0)
+
+
+@pytest.mark.slow
+def test_structural_misfit_is_told_in_words(tmp_path):
+    sim = sf.Sim(arm(tmp_path), params(), seed=2)
+    rich = sf.Sim(sim.robot, params(load_friction=sf.load_friction("pivot", low=0.0, high=0.5, nominal=0.0)), seed=2)
+    fit = identify(sim, recording(rich, {**TRUTH, "load_friction": 0.3}))
+    assert any(m.kind == "autocorrelation" for m in fit.misfit)
+    assert all(m.sentence for m in fit.misfit)
+    planted_fit = identify(sim, recording(sim, TRUTH))
+    assert not [m for m in planted_fit.misfit if m.kind == "autocorrelation"]
+
+
+@pytest.mark.slow
+def test_robust_loss_survives_outliers(planted):
+    sim, log, fit = planted
+    y = np.array(log["joint_pos"].values)
+    y[::37] += 0.3
+    bad = sf.Log(channels=(log["joint_pos_target"], sf.Channel(name="joint_pos", unit="rad", t=log["joint_pos"].t, values=y, columns=("pivot",))))
+    plain, robust = identify(sim, bad), identify(sim, bad, robust=1.5)
+    off = [abs(f["kp"] / TRUTH["kp"] - 1) + abs(f["coulomb"] - TRUTH["coulomb"]) for f in (plain, robust)]
+    assert off[1] < off[0]
+    assert robust["kp"] == pytest.approx(37.0, rel=0.03)
+
+
+@pytest.mark.slow
+def test_cma_es_and_several_starts_find_the_same_place(planted):
+    sim, log, fit = planted
+    far = {"kp": [16.0], "damping": [1.9], "coulomb": [0.0], "command_delay": [0.039]}
+    for options in ({"starts": 2, "begin": far}, {"rugged": True, "begin": far}):
+        again = identify(sim, log, **options)
+        assert np.allclose(again.values, fit.values, atol=3 * fit.std.max(), rtol=0.05)
+
+
+def test_the_same_call_gives_the_same_fit(planted):
+    sim, log, fit = planted
+    assert identify(sim, log) == fit
+
+
+def test_residuals_of_the_problem_match_replay(planted):
+    sim, log, _ = planted
+    problem = Problem(sim, cut(sim, [log], window=4.0, held_out=0.0), start="log")
+    e = {k: np.array([v]) for k, v in TRUTH.items()}
+    r = problem.residuals(sim.params.pack(e))
+    starts = problem.rollouts.starts
+    gap = sim.replay(log, e, channels=("joint_pos",), qpos=starts.q[0], qvel=starts.v[0]).gap("joint_pos")[0, :, 0]
+    assert np.allclose(r[0] * problem.sigma[0], gap, atol=1e-9)
+    assert solve(problem).converged
+
+
+def test_report_holds_traces_intervals_confounding_and_residuals(planted, tmp_path):
+    sim, log, fit = planted
+    html = report(sim, [log], fit).save(tmp_path / "fit.html").read_text()
+    for words in ("Traces over their replay", "90 % intervals", "What cannot be told apart", "residual", "command_delay"):
+        assert words in html
+    assert "http://" not in html.replace("http://www.w3.org", "")
+
+
+@pytest.mark.parametrize(("options", "sentence"), [
+    ({"only": ["kpp"]}, "did you mean 'kp'"),
+    ({"only": []}, "nothing to fit"),
+    ({"start": "guess"}, "not 'estimate' or 'log'"),
+    ({"held_out": 1.5}, "not a share"),
+    ({"robust": -1.0}, "above zero"),
+    ({"starts": 0}, "at least 1"),
+    ({"window": -1.0}, "greater than zero"),
+    ({"channels": ["gyro"]}, "cannot be replayed"),
+])  # fmt: skip
+def test_a_wrong_option_is_one_sentence(planted, options, sentence):
+    sim, log, _ = planted
+    with pytest.raises(InputError, match=sentence):
+        identify(sim, log, **options)
+
+
+def test_wrong_files_are_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot read a fit"):
+        load_fit(tmp_path / "missing.json")
+    (tmp_path / "other.json").write_text(json.dumps({"params": {}}))
+    with pytest.raises(InputError, match="not a fit"):
+        load_fit(tmp_path / "other.json")
+    with pytest.raises(InputError, match="json"):
+        Fit.save(None, tmp_path / "fit.txt")  # type: ignore[arg-type]
+
+
+def test_discrete_params_are_refused_by_name(tmp_path):
+    sim = sf.Sim(arm(tmp_path), params(timestep=sf.timestep(low=0.001, high=0.002, choices=(0.001, 0.002))))
+    with pytest.raises(InputError, match="timestep"):
+        identify(sim, recording(sf.Sim(sim.robot, params()), TRUTH))
