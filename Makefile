@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test test-fast lint format bench clean
+.PHONY: demo demo-loop test test-fast lint format bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -15,6 +15,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)  ## 64 randomized quadrupeds, one recorded, replayed under another e: out/demo/report.html
 	$(BIN)/surefoot demo --out out/demo
+
+demo-loop: $(STAMP)  ## train, deploy on a stand-in, identify, retrain, deploy again: out/loop/report.html
+	$(BIN)/surefoot loop --robot qube --hardware twin:qube/06-nasty --out out/loop --quick
 
 test: $(STAMP)  ## everything, at most 15 minutes on two cores
 	$(BIN)/pytest -n 2 --dist worksteal

@@ -6,11 +6,11 @@ import pytest
 pytest.importorskip("onnxruntime", reason="the extra `deploy` is not installed")
 pytest.importorskip("torch", reason="the extra `learn` is not installed")
 
-from surefoot.deploy import shipped  # noqa: E402
-from surefoot.errors import InputError  # noqa: E402
-from surefoot.evaluate import judge  # noqa: E402
-from surefoot.evaluate.runs import candidate  # noqa: E402
-from surefoot.sim import Sim  # noqa: E402
+from surefoot.deploy import shipped
+from surefoot.errors import InputError
+from surefoot.evaluate import judge
+from surefoot.evaluate.runs import candidate
+from surefoot.sim import Sim
 
 
 @pytest.mark.parametrize("name", sorted(shipped()))

@@ -103,8 +103,19 @@ def test_the_posterior_is_a_prior_inside_the_bounds_with_the_fits_width(planted)
     assert (draws >= fit.params.low).all()
     assert (draws <= fit.params.high).all()
     assert np.allclose(draws.mean(0), fit.values, atol=0.2 * fit.std.max(), rtol=0.02)
-    assert np.allclose(draws.std(0), fit.std, rtol=0.15)
+    ends = np.quantile(draws, (0.05, 0.95), axis=0)
+    assert np.allclose(ends[1] - ends[0], np.diff(fit.intervals(0.9))[:, 0], rtol=0.1)
     sim.apply({k: v[:1] for k, v in fit.posterior.sample(1, 3).items()})
+
+
+def test_the_posterior_goes_into_a_wider_prior(planted):
+    sim, log, _ = planted
+    fit = identify(sim, log, only=["command_delay"])
+    whole = fit.within(sim.params.prior())
+    assert whole.interval(0.9)["command_delay"] == pytest.approx(tuple(fit.posterior.interval(0.9)["command_delay"]))
+    assert whole.interval(0.9)["kp"] == sim.params.prior().interval(0.9)["kp"]
+    with pytest.raises(InputError, match="does not hold"):
+        fit.within(sim.params.only("kp").prior())
 
 
 @pytest.mark.slow
@@ -169,10 +180,15 @@ def test_structural_misfit_is_told_in_words(tmp_path):
 
 @pytest.mark.slow
 def test_robust_loss_survives_outliers(planted):
-    sim, log, fit = planted
+    sim, log, _ = planted
     y = np.array(log["joint_pos"].values)
     y[::37] += 0.3
-    bad = sf.Log(channels=(log["joint_pos_target"], sf.Channel(name="joint_pos", unit="rad", t=log["joint_pos"].t, values=y, columns=("pivot",))))
+    bad = sf.Log(
+        channels=(
+            log["joint_pos_target"],
+            sf.Channel(name="joint_pos", unit="rad", t=log["joint_pos"].t, values=y, columns=("pivot",)),
+        )
+    )
     plain, robust = identify(sim, bad), identify(sim, bad, robust=1.5)
     off = [abs(f["kp"] / TRUTH["kp"] - 1) + abs(f["coulomb"] - TRUTH["coulomb"]) for f in (plain, robust)]
     assert off[1] < off[0]
@@ -207,7 +223,13 @@ def test_residuals_of_the_problem_match_replay(planted):
 def test_report_holds_traces_intervals_confounding_and_residuals(planted, tmp_path):
     sim, log, fit = planted
     html = report(sim, [log], fit).save(tmp_path / "fit.html").read_text()
-    for words in ("Traces over their replay", "90 % intervals", "What cannot be told apart", "residual", "command_delay"):
+    for words in (
+        "Traces over their replay",
+        "90 % intervals",
+        "What cannot be told apart",
+        "residual",
+        "command_delay",
+    ):
         assert words in html
     assert "http://" not in html.replace("http://www.w3.org", "")
 

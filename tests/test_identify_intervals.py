@@ -9,7 +9,8 @@ from surefoot.errors import InputError
 from surefoot.identify import Fit, identify
 from surefoot.identify.coordinates import natural, shares, slopes, straight
 from surefoot.identify.fit import packed_belief
-from surefoot.identify.identifiable import experiment, unidentified, weak_directions
+from surefoot.identify.identifiable import KINDS as EXPERIMENTS
+from surefoot.identify.identifiable import SINGLE, experiment, unidentified, weak_directions
 from surefoot.identify.intervals import neighbours
 from surefoot.identify.pull import pull_of
 from test_identify_fit import TRUTH, arm, params, recording
@@ -24,14 +25,19 @@ def coloured(sim, seed, *, scale=0.004, memory=0.08):
     for k in range(1, len(noise)):
         noise[k] = rho * noise[k - 1] + np.sqrt(1 - rho**2) * rng.normal()
     values = y.values + scale * noise[:, None]
-    return sf.Log(channels=(log["joint_pos_target"], sf.Channel(name="joint_pos", unit="rad", t=y.t, values=values, columns=y.columns)))
+    return sf.Log(
+        channels=(
+            log["joint_pos_target"],
+            sf.Channel(name="joint_pos", unit="rad", t=y.t, values=values, columns=y.columns),
+        )
+    )
 
 
 @pytest.mark.slow
 def test_honest_intervals_cover_planted_values_and_white_ones_do_not(tmp_path):
     sim = sf.Sim(arm(tmp_path), params(), seed=1)
     begin = {k: [v] for k, v in TRUTH.items()}
-    fits = [identify(sim, coloured(sim, seed), window=0.5, held_out=0.0, begin=begin) for seed in range(12)]
+    fits = [identify(sim, coloured(sim, seed), window=0.5, held_out=0.0, begin=begin) for seed in range(8)]
     truth = np.array([TRUTH[name] for name in fits[0].names])
     assert share(fits, truth, white=False) >= 0.8
     assert share(fits, truth, white=True) <= 0.6
@@ -82,19 +88,9 @@ def test_identified_but_hardly_separated_pairs_are_named():
 
 def test_every_kind_has_an_experiment():
     for name, kind in sf.KINDS.items():
-        if kind.choices if hasattr(kind, "choices") else False:
-            continue
-        assert experiment(sf.Params(x=_any(name)), (name,))
-
-
-def _any(kind):
-    about = sf.KINDS[kind]
-    low = max(about.hard[0], 0.1) if np.isfinite(about.hard[0]) else 0.1
-    high = min(about.hard[1], low + 1.0)
-    needed = {k: 1.0 for k, v in about.options.items() if v is None}
-    if about.whole:
-        low, high = np.ceil(low), np.ceil(low) + 1
-    return sf.Param(kind=kind, low=low, high=high, options=needed)
+        assert name in EXPERIMENTS or kind.group in SINGLE
+    kinds = ("kp", "strength")
+    assert experiment(schema(), kinds) == experiment(schema(), kinds[::-1])
 
 
 def test_positions_between_bounds_go_there_and_back():

@@ -47,7 +47,12 @@ def test_a_gap_in_the_log_takes_out_its_windows(case):
     sim, log = case
     y = log["joint_pos"]
     keep = (y.t < 2.1) | (y.t > 2.9)
-    holed = sf.Log(channels=(log["joint_pos_target"], sf.Channel(name="joint_pos", unit="rad", t=y.t[keep], values=y.values[keep], columns=y.columns)))
+    holed = sf.Log(
+        channels=(
+            log["joint_pos_target"],
+            sf.Channel(name="joint_pos", unit="rad", t=y.t[keep], values=y.values[keep], columns=y.columns),
+        )
+    )
     whole, some = cut(sim, [log], window=0.5, held_out=0.0), cut(sim, [holed], window=0.5, held_out=0.0)
     assert len(some) < len(whole)
     assert not [w for w in some.windows if w.start < 2.5 < w.stop]
@@ -95,11 +100,23 @@ def test_all_windows_and_candidates_at_once_are_what_they_are_one_by_one(case):
             assert np.array_equal(together[c, w], alone[0, 0])
 
 
+@pytest.mark.slow
 def test_estimated_starts_beat_those_of_a_noisy_log(case):
     sim, log = case
     rng = np.random.default_rng(0)
     y = log["joint_pos"]
-    noisy = sf.Log(channels=(log["joint_pos_target"], sf.Channel(name="joint_pos", unit="rad", t=y.t, values=y.values + 0.02 * rng.normal(size=y.values.shape), columns=y.columns)))
+    noisy = sf.Log(
+        channels=(
+            log["joint_pos_target"],
+            sf.Channel(
+                name="joint_pos",
+                unit="rad",
+                t=y.t,
+                values=y.values + 0.02 * rng.normal(size=y.values.shape),
+                columns=y.columns,
+            ),
+        )
+    )
     fits = {start: identify(sim, noisy, start=start, window=0.5) for start in ("estimate", "log")}
     off = {k: abs(f["kp"] / TRUTH["kp"] - 1) + abs(f["damping"] / TRUTH["damping"] - 1) for k, f in fits.items()}
     assert fits["estimate"].scores[0].after < fits["log"].scores[0].after

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import inspect
 import json
 import subprocess
 import sys

@@ -122,7 +122,10 @@ def gap(
 
     def text() -> str:
         numbers = ("nominal", "fitted", "floor")
-        cells = [(r["channel"], r["column"], *(_figure(r[k]) for k in numbers), r["unit"], f"{r['horizon']:.3g} s") for r in rows]
+        cells = [
+            (r["channel"], r["column"], *(_figure(r[k]) for k in numbers), r["unit"], f"{r['horizon']:.3g} s")
+            for r in rows
+        ]
         return table([("channel", "column", "nominal", "fitted", "noise floor", "unit", "horizon"), *cells])
 
     answer(rows, text, json)
@@ -175,11 +178,12 @@ def _with_gains(robot: Any, logs: "list[Log]") -> Any:
     from surefoot.errors import InputError
 
     stated = {(log.meta.get("kp"), log.meta.get("kd")) for log in logs}
-    if len(stated) != 1 or None in next(iter(stated)):
-        raise InputError(
-            f"the logs state the gains (kp, kd) {sorted(map(str, stated))}: one pair for all is needed; fit them one by one, or leave out --gains"
-        )
     kp, kd = next(iter(stated))
+    if len(stated) != 1 or kp is None or kd is None:
+        raise InputError(
+            f"the logs state the gains (kp, kd) {sorted(map(str, stated))}: one pair for all is needed; "
+            f"fit them one by one, or leave out --gains"
+        )
     actuators = tuple(dataclasses.replace(a, kp=float(kp), kd=float(kd)) for a in robot.actuators)
     params = robot.params.without(*[n for n, p in robot.params.items() if p.kind in ("kp", "kd")])
     return dataclasses.replace(robot, actuators=actuators, params=params)

@@ -44,7 +44,9 @@ def loop(
     from surefoot.loop import loop_of, run_loop
 
     given = {"steps": steps, "more": more, "explore": explore, "trials": trials}
-    made = loop_of(robot, hardware, task=task, quick=quick, seed=seed, **{k: v for k, v in given.items() if v is not None})
+    made = loop_of(
+        robot, hardware, task=task, quick=quick, seed=seed, **{k: v for k, v in given.items() if v is not None}
+    )
     ladder = run_loop(made, out, say=tell)
     answer(plain(ladder.to_dict()), lambda: str(ladder), json)
     tell(f"report: {out / 'report.html'}")

@@ -144,6 +144,13 @@ BENCHES: dict[str, Bench] = {
         minutes=25.0,
         quick_minutes=5.0,
     ),
+    "loop": Bench(
+        about="train, deploy, identify, retrain on hidden stand-in robots: against randomized and the oracle (extras `learn`, `deploy`)",
+        module="surefoot.bench.loop",
+        minutes=120.0,
+        quick_minutes=8.0,
+        uses=("realities",),
+    ),
     "learn-width": Bench(
         about="how wide to randomize: four widths, randomized against not, the price of robustness (extra `learn`)",
         module="surefoot.bench.width",

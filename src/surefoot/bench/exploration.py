@@ -1,7 +1,7 @@
 """Active exploration: the same seconds of robot time, spent as `excite` says or as is usually done; whose e is nearer the truth?
 
     active       half of the time designed for the prior, a fit, the other half designed for its posterior
-    usual        the whole time: random steps, a chirp, or a multi-sine, at the largest amplitude that keeps the same limits
+    usual        the whole time: random steps, a chirp, or a multi-sine, as large as the limits of this very robot allow
 
 Every robot is a stand-in with a hidden e and sensors with noise (see planted_e). All are fitted by the same `identify`.
 The error of a scalar is |ê − e| over the standard deviation of what was believed before any motion.
@@ -10,6 +10,7 @@ The error of a scalar is |ê − e| over the standard deviation of what was beli
 import time
 import zlib
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 from surefoot.bench.cases import work
 from surefoot.bench.planted_e import Hidden, Kind, hidden_e
 from surefoot.bench.table import Mark, Request, Result
+from surefoot.errors import InputError
 from surefoot.identify import Fit, identify
 from surefoot.identify.excitations import Grid, random_steps, usual_chirp, usual_multi_sine
 from surefoot.identify.excite import DRIFT, Beliefs, Effort, Judge, excite, noise_of, usual_limits
@@ -81,43 +83,42 @@ TASKS: dict[str, Task] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """What does not depend on the hidden robot: the simulator, the usual motions, the first half of the active one."""
+    """What does not depend on the hidden robot: the simulator, and the first half of the active motion."""
 
     task: Task
     sim: Sim
     judge: Judge
     first: np.ndarray
-    usual: dict[str, np.ndarray]
 
-    def motion(self, name: str, seed: int) -> np.ndarray:
-        """Commands (T, nu) of a usual motion at the largest amplitude that keeps the limits all over the prior."""
-        if name != "random":
-            return self.usual[name]
-        grid = self.judge.grid(self.task.kind.seconds)
-        return self.judge.scaled(random_steps(grid, np.random.default_rng(seed))[None])[0][0]
+    def motion(self, name: str, e: E, seed: int) -> np.ndarray:
+        """Commands (T, nu) of a usual motion, as large as the limits of this very robot allow.
+
+        Whoever moves a robot so turns the amplitude up until it is enough; `excite` knows only what is believed.
+        """
+        judge = copy(self.judge)
+        judge.beliefs = copy(self.judge.beliefs)
+        judge.beliefs.e = e
+        grid = judge.grid(self.task.kind.seconds)
+        u, scale = judge.scaled(USUAL[name](grid, np.random.default_rng(seed))[None])
+        if not scale[0] > 0.0:
+            raise InputError(
+                f"{name} moves {self.task.kind.robot} beyond its limits at any amplitude: this stand-in cannot be judged"
+            )
+        return u[0]
 
 
 @cache
 def prepared(name: str) -> Prepared:
     """The part that all stand-ins of a robot share."""
     task = TASKS[name]
-    sim = task.sim()
-    only, seconds = task.kind.only, task.kind.seconds
+    sim, only = task.sim(), task.kind.only
     beliefs = Beliefs(sim, None, only, task.prior_effort.samples, 0)
-    lens = Lens(names=beliefs.names, noise=sensor_noise_of(sim, drift=DRIFT), window=task.window)
+    noise = sensor_noise_of(sim, drift=DRIFT)
+    lens = Lens(names=beliefs.names, noise=noise, window=task.window)
     judge = Judge(sim, Information(sim, lens), beliefs, usual_limits(sim, beliefs.names), task.prior_effort)
-    grid, rng = judge.grid(seconds), np.random.default_rng(0)
-    usual = {n: judge.scaled(make(grid, rng)[None])[0][0] for n, make in USUAL.items() if n != "random"}
-    design = excite(
-        sim,
-        None,
-        only=only,
-        seconds=seconds / 2,
-        window=task.window,
-        noise=sensor_noise_of(sim, drift=DRIFT),
-        effort=task.prior_effort,
-    )
-    return Prepared(task=task, sim=sim, judge=judge, first=design.motion.values, usual=usual)
+    half = 0.5 * task.kind.seconds
+    design = excite(sim, None, only=only, seconds=half, window=task.window, noise=noise, effort=task.prior_effort)
+    return Prepared(task=task, sim=sim, judge=judge, first=design.motion.values)
 
 
 def error_of(ready: Prepared, fit: Fit, e: E) -> np.ndarray:
@@ -151,7 +152,7 @@ def explored(name: str, seed: int, say: Callable[[str], None] = lambda _line: No
 
     out: dict[str, np.ndarray] = {}
     for number, method in enumerate(USUAL):
-        out[method] = error_of(ready, fitted(ready, [play(ready.motion(method, seed), number)]), e)
+        out[method] = error_of(ready, fitted(ready, [play(ready.motion(method, e, seed), number)]), e)
         say(f"{name} {seed} {method}: median error {np.median(out[method]):.4f}")
     first = play(ready.first, 7)
     early = fitted(ready, [first])

@@ -27,7 +27,7 @@ WINDOW = 0.5  # [s]
 LEVEL = 0.9
 COVER = 0.8
 WIDE = 3.0
-LONGEST = 20.0
+LONGEST = 15.0
 """[s] Of each recording, so that a long one does not take all the time."""
 
 
@@ -101,8 +101,11 @@ def qube(request: Request) -> Iterable[Case]:
     every = logs_of(data_folder(request), "quanser_qube", lambda log: "filt" not in str(log.meta.get("experiment", "")))
     chirps = tuple(log for log in every if "ch" in str(log.meta.get("experiment", "")))
     swings = tuple(log for log in every if log.hash not in {c.hash for c in chirps})
-    sim = Sim(load("qube"), qube_params())
-    for name, logs, most, stride in (("swing-ups", swings, 4 if request.quick else 10, CUT), ("chirps", chirps, 1 if request.quick else 2, 2.5)):
+    sim = Sim(dataclasses.replace(load("qube"), timestep=0.002), qube_params())
+    for name, logs, most, stride in (
+        ("swing-ups", swings, 4 if request.quick else 8, CUT),
+        ("chirps", chirps, 1 if request.quick else 2, 2.5),
+    ):
         if logs:
             some = logs[:: max(1, len(logs) // most)][:most]
             only = tuple(sim.params) if name == "chirps" else tuple(n for n in sim.params if not n.startswith("cable"))

@@ -68,7 +68,9 @@ def qube(request: Request) -> Iterable[Case]:
     logs = logs_of(data_folder(request), "quanser_qube")
     chirps = [log for log in logs if "ch" in str(log.meta.get("experiment", ""))] or list(logs)
     if chirps:
-        sim = Sim(load("qube"), Params(**{**qube_params(), "command_delay": DELAY}))
+        sim = Sim(
+            dataclasses.replace(load("qube"), timestep=0.002), Params(**{**qube_params(), "command_delay": DELAY})
+        )
         yield Case(name="Qube", sim=sim, logs=(_short(chirps[0]),))
 
 
@@ -83,7 +85,9 @@ def so101(request: Request) -> Iterable[Case]:
     params = Params(**given, kp=robot.params["kp"], kd=robot.params["kd"], command_delay=DELAY)
     sim = Sim(dataclasses.replace(robot, timestep=0.004), params)
     hold = tuple(n for n in sim.command_names if n not in lively[0]["joint_pos_target"].columns)
-    yield Case(name="SO-101", sim=sim, logs=tuple(_short(log) for log in lively[: 1 if request.quick else 2]), hold=hold)
+    yield Case(
+        name="SO-101", sim=sim, logs=tuple(_short(log) for log in lively[: 1 if request.quick else 2]), hold=hold
+    )
 
 
 def _short(log: Log) -> Log:

@@ -2,8 +2,9 @@
 
     metric: RMSE [rad] of arm and pendulum over 1 s ahead, windows back to back; start: estimated from the 12 readings before
 
-The recorded speeds come 17 ms late from the maker's filter, so start states are read from positions. What the nominal model lacks was
-chosen on chirps of +1.5 V alone: the cable's spring, which pulls the arm to -0.5 rad, friction at standstill, and the delay.
+The recorded speeds come 17 ms late from the maker's filter, so start states are read from positions. What the nominal model lacks (the
+cable's spring, which pulls the arm to -0.5 rad, friction at standstill, the delay) was chosen on chirps of +1.5 V. Those that judge when
+one folder is given were among them, so only chirps of another sign or amplitude are a clean test.
 """
 
 import dataclasses

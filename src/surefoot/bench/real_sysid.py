@@ -1,7 +1,7 @@
 """mujoco.sysid on our robots and logs, for rows side by side: the same model, the same bounds, the same start values.
 
 It rolls out a whole log from a given start state and fits scalars of the MjSpec by least squares. It comes with mujoco's wheel, but
-needs the packages of the extra `mujoco[sysid]` (in our extra `dev`); without them the rows say so.
+needs colorama, tabulate and pyyaml (part of the extra `mujoco[sysid]`); without them the rows say so.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from surefoot.sim import Sim
 from surefoot.sim.drives import add_actuators
 
 Change = Callable[[mujoco.MjSpec, float], None]
-ABSENT = "mujoco.sysid needs the packages of mujoco[sysid]: not installed here"
+ABSENT = "mujoco.sysid needs colorama, tabulate and pyyaml (extra mujoco[sysid]): not installed here"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,15 +32,20 @@ def measure(request: Request) -> list[Mark]:
     """All rows of the XL330."""
     logs = logs_of(data_folder(request), "bam_servo", is_xl330)
     if len(logs) < 4:
-        return [absent(NAME, f"{len(logs)} XL330 recordings below {data_folder(request).name}/: at least 4 are needed", "mrad")]
+        return [
+            absent(
+                NAME, f"{len(logs)} XL330 recordings below {data_folder(request).name}/: at least 4 are needed", "mrad"
+            )
+        ]
     sim = Sim(load("servo"), xl330_params(), threads=1)
     rows: list[Mark] = []
     for fit, judge, words in splits(logs, request):
         if not judge:
             rows.append(absent(NAME, words, "mrad"))
             continue
-        found = search_xl330(sim, fit, request)
-        rows += judged(sim, fit, judge, found, words)
+        rows += judged(sim, fit, judge, search_xl330(sim, fit, request), words)
+    known = splits(logs, request)[0][0] if request.quick else list(logs)
+    rows.append(first_term(search_xl330(sim, known, request), known))
     rows.append(absent(
         f"{NAME}, mujoco.sysid", "does not apply: no gain per recording, no power switch, no friction that depends on the load", "mrad",
     ))  # fmt: skip
@@ -80,7 +85,13 @@ def splits(logs: Sequence[Log], request: Request) -> list[tuple[list[Log], list[
         inside = "between" if own[0] < gain < own[-1] else "outside"
         others = [x for x in logs if x.meta["kp"] != gain]
         judge = [x for x in logs if x.meta["kp"] == gain]
-        out.append((others, judge, f"gain {gain:g} held out, {inside} the fitted gains {', '.join(f'{g:g}' for g in own if g != gain)}"))
+        out.append(
+            (
+                others,
+                judge,
+                f"gain {gain:g} held out, {inside} the fitted gains {', '.join(f'{g:g}' for g in own if g != gain)}",
+            )
+        )
     return out
 
 
@@ -100,7 +111,9 @@ def search_xl330(sim: Sim, logs: Sequence[Log], request: Request) -> Search:
     key = tuple(log.hash for log in logs)
     if key not in _found:
         bench = ServoBench(coarser(sim), logs, reference=REFERENCE_GAIN, draws=32 if request.quick else 64)
-        _found[key] = search(bench, folds=folds(logs), most=4 if request.quick else 8, say=lambda line: request.tell(f"XL330: {line}"))
+        _found[key] = search(
+            bench, folds=folds(logs), most=4 if request.quick else 8, say=lambda line: request.tell(f"XL330: {line}")
+        )
     return _found[key]
 
 
@@ -112,10 +125,10 @@ def refined(sim: Sim, logs: Sequence[Log], start: E, free: tuple[str, ...]) -> E
 
 def replayed(sim: Sim, logs: Sequence[Log], e: E) -> np.ndarray:
     """Mean absolute error of every log in the Sim, (L,) [mrad]."""
-    ratio = gains(logs, "kp", REFERENCE_GAIN)
-    return np.array([
-        1e3 * np.abs(replay_servo(sim, log, e, gain=r) - log["joint_pos"].column("servo")).mean() for log, r in zip(logs, ratio, strict=True)
-    ])  # fmt: skip
+    out = []
+    for log, ratio in zip(logs, gains(logs, "kp", REFERENCE_GAIN), strict=True):
+        out.append(1e3 * np.abs(replay_servo(sim, log, e, gain=ratio) - log["joint_pos"].column("servo")).mean())
+    return np.array(out)
 
 
 def judged(sim: Sim, fit: Sequence[Log], judge: Sequence[Log], found: Search, words: str) -> list[Mark]:
@@ -133,7 +146,9 @@ def judged(sim: Sim, fit: Sequence[Log], judge: Sequence[Log], found: Search, wo
     for title, extra in (("M1", ()), ("M3", ("load_friction",))):
         names = (*found.base, *extra)
         bench = ServoBench(coarser(sim), fit, reference=REFERENCE_GAIN)
-        start = {n: v if n in names else np.full_like(v, off.get(n, float(v[0]))) for n, v in sim.params.nominal_e(1).items()}
+        start = {
+            n: v if n in names else np.full_like(v, off.get(n, float(v[0]))) for n, v in sim.params.nominal_e(1).items()
+        }
         if extra:
             start |= {n: np.full_like(start[n], 0.15) for n in extra}
         plain = bench.answer([Job(free=names, start=start, seen=np.ones(len(fit), dtype=bool))])[0].e
@@ -141,13 +156,17 @@ def judged(sim: Sim, fit: Sequence[Log], judge: Sequence[Log], found: Search, wo
             name=f"{NAME} {gain}, friction family {title} alone", value=float(replayed(sim, judge, plain).mean()), unit="mrad",
             reference=f"{protocol}; no limit, no further term",
         ))  # fmt: skip
-    rung = found.rungs[0] if found.rungs else None
-    said = "the search took no term" if rung is None else (
-        f"first term: {rung.term}, held-out error {1e3 * rung.before:.0f} -> {1e3 * rung.after:.0f} mrad: {rung.reason}; then "
-        + (", ".join(f"{r.term} {1e3 * r.after:.0f}" for r in found.rungs[1:]) or "nothing")
-    )  # fmt: skip
-    rows.append(Mark(
-        name=f"{NAME} {gain}, search names saturation first", value=float(rung is not None and rung.term == "saturation"),
-        op="==", mark=1.0, reference=f"{said}; folds inside the fitted recordings",
-    ))  # fmt: skip
     return rows
+
+
+def first_term(found: Search, logs: Sequence[Log]) -> Mark:
+    """Which term the search took first, and the whole ladder in words."""
+    rung = found.rungs[0] if found.rungs else None
+    said = "the search took no term"
+    if rung is not None:
+        then = ", ".join(f"{r.term} {1e3 * r.after:.0f}" for r in found.rungs[1:]) or "nothing"
+        said = f"{rung.term}, {1e3 * rung.before:.0f} -> {1e3 * rung.after:.0f} mrad: {rung.reason}; then {then}"
+    return Mark(
+        name=f"{NAME}, the search names saturation as the first missing term", value=float(rung is not None and rung.term == "saturation"),
+        op="==", mark=1.0, reference=f"{said}; MAE of recordings that no fit saw, {found.folds} folds of the {len(logs)} fitted recordings",
+    )  # fmt: skip

@@ -6,11 +6,16 @@ from typing import Any
 
 from surefoot.identify.fit import Confounded, Fit, Misfit, Score, load_fit
 from surefoot.identify.identify import identify
+from surefoot.identify.inverse import identify_inverse
+from surefoot.identify.inverse_both import identify_both
 from surefoot.identify.residuals import Problem
 from surefoot.identify.solve import solve
 from surefoot.identify.windows import Windows, cut
 
-__all__ = ["Confounded", "Fit", "Misfit", "Problem", "Score", "Windows", "cut", "identify", "load_fit", "solve"]
+__all__ = [
+    "Confounded", "Fit", "Misfit", "Problem", "Score", "Windows", "cut", "identify", "identify_both", "identify_inverse", "load_fit",
+    "solve",
+]  # fmt: skip
 
 
 class _Verb(types.ModuleType):

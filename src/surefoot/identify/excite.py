@@ -22,7 +22,7 @@ from surefoot.sim import Sim
 from surefoot.sim.replay import channel_columns
 
 Criterion = Literal["D", "A"]
-SCALES = (1.0, 0.8, 0.62, 0.48, 0.36, 0.26, 0.18, 0.12)
+SCALES = (1.0, 0.8, 0.62, 0.48, 0.36, 0.26, 0.18, 0.12, 0.08, 0.05)
 """Shares of the full amplitude that are tried; the largest that keeps all limits is used."""
 USUAL = 7.0
 """By how much fits of real robots are less certain than white noise of their sensors would make them, where no fit says it."""
@@ -87,7 +87,7 @@ class Beliefs:
     Args:
         sim: its Params; those not in `belief` keep their nominal values.
         belief: p(e), over all Params or some; None: uniform between the bounds.
-        only: Params to be learned; all learnable ones of the belief when left out.
+        only: Params to be learned; all learnable ones of the belief when left out. Without a belief the others are nominal.
         samples: worlds to judge candidates in.
         seed: of the draws.
     """
@@ -106,10 +106,12 @@ class Beliefs:
         self.names, self.params = names, sim.params.only(*names)
         belief = sim.params.prior() if belief is None else belief
         drawn = belief.sample(DRAWS, seed)
+        varied = names if only is not None and known is sim.params else (*names, *learnable(known))
+        drawn = {n: v for n, v in drawn.items() if n in varied}
         self.values = self.params.flatten({n: drawn[n] for n in names})
         z = self.params.pack({n: drawn[n] for n in names})
         self.mean, self.covariance = z.mean(0), np.cov(z.T).reshape(len(z.T), -1)
-        self.covariance += 1e-9 * np.eye(len(self.mean)) * max(np.trace(self.covariance), 1e-6)
+        self.covariance += np.diag(1e-9 * np.diag(self.covariance) + 1e-18)
         self.precision = np.linalg.inv(self.covariance)
         self.std = self.values.std(0)
         self.base = sim.params.nominal_e(1)

@@ -81,7 +81,7 @@ class Runs:
         return Runs(e=e, start=wide(self.start), qpos=wide(self.qpos), qvel=wide(self.qvel))
 
 
-class Bench:
+class Worlds:
     """Runs of one Sim's model; compiles nothing, keeps its workers."""
 
     def __init__(self, sim: Sim):

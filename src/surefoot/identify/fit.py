@@ -18,7 +18,7 @@ from scipy.stats import truncnorm
 
 from surefoot.errors import InputError
 from surefoot.files import write_text
-from surefoot.identify.coordinates import natural, packed, shares, slopes
+from surefoot.identify.coordinates import packed, shares, slopes
 from surefoot.params import E, Params, Prior
 from surefoot.params.prior_file import schema_from_dict, schema_to_dict
 
@@ -81,7 +81,7 @@ class Fit:
             coordinates.py; correlated residuals and few windows are taken into account, and directions the logs say nothing
             about keep the prior's width.
         white_std: standard deviations that independent residuals would claim, (d,), natural units.
-        freedom: degrees of freedom of the intervals' Student distribution.
+        freedom: degrees of freedom of the intervals' Student distribution, one for all or one a scalar, (d,).
         unidentified: combinations that these logs do not determine.
         at_bound: scalars that ended at a bound.
         misfit: patterns left in the residuals.
@@ -94,7 +94,7 @@ class Fit:
     values: np.ndarray
     deviation: np.ndarray
     white_std: np.ndarray
-    freedom: float
+    freedom: float | np.ndarray
     unidentified: tuple[Confounded, ...] = ()
     at_bound: tuple[str, ...] = ()
     misfit: tuple[Misfit, ...] = ()
@@ -147,7 +147,7 @@ class Fit:
         """Central intervals (d, 2) in natural units; `white`: what independent residuals would claim."""
         if not 0.0 < level < 1.0:
             raise InputError(f"an interval holds a share between 0 and 1, not {level!r}")
-        freedom, std = (1e6, self.white_std) if white else (self.freedom, self.std)
+        freedom, std = (np.inf, self.white_std) if white else (self.freedom, self.std)
         reach = student.ppf(0.5 + 0.5 * level, freedom) * std
         ends = np.stack([self.values - reach, self.values + reach], axis=1)
         return np.clip(ends, self.params.low[:, None], self.params.high[:, None])
@@ -175,12 +175,23 @@ class Fit:
 
     @cached_property
     def _packed(self) -> tuple[np.ndarray, np.ndarray]:
-        return packed_belief(self.params, self.values, self.natural_covariance)
+        # A normal as wide as the 90 % interval of the Student distribution.
+        wider = np.broadcast_to(student.ppf(0.95, self.freedom) / student.ppf(0.95, np.inf), self.values.shape)
+        return packed_belief(self.params, self.values, self.natural_covariance * np.outer(wider, wider))
 
     @cached_property
     def posterior(self) -> Prior:
         """p(e | logs) of the fitted Params: normal in packed coordinates."""
         return Prior.gaussian(self.params, *self._packed)
+
+    def within(self, prior: Prior) -> Prior:
+        """`prior` with what is now known: the posterior of the fitted Params, the rest as it was."""
+        missing = [name for name in self.names if name not in prior.params.names]
+        if missing:
+            raise InputError(
+                f"the prior does not hold {', '.join(missing)}, which were fitted: give one over sim.params"
+            )
+        return Prior(params=prior.params, product=prior.product.with_pieces(self.posterior.product.pieces))
 
     # ---------------------------------------------------------------- files
 
@@ -188,7 +199,11 @@ class Fit:
         """Plain data, exact."""
         out: dict[str, Any] = {"fit": VERSION, "mode": self.mode, **schema_to_dict(self.params)}
         out |= {name: np.asarray(getattr(self, name)).tolist() for name in ARRAYS}
-        out |= {"freedom": float(self.freedom), "at_bound": list(self.at_bound), "provenance": dict(self.provenance)}
+        out |= {
+            "freedom": np.asarray(self.freedom).tolist(),
+            "at_bound": list(self.at_bound),
+            "provenance": dict(self.provenance),
+        }
         for name in ("unidentified", "misfit", "scores"):
             out[name] = [{f.name: getattr(x, f.name) for f in fields(x)} for x in getattr(self, name)]
         return json.loads(json.dumps(out))
@@ -213,7 +228,7 @@ class Fit:
                 "scores": tuple(Score(**x) for x in data["scores"]),
             }
             return cls(
-                params=params, **arrays, **lists, freedom=float(data["freedom"]), at_bound=tuple(data["at_bound"]),
+                params=params, **arrays, **lists, freedom=_freedom(data["freedom"], params.d), at_bound=tuple(data["at_bound"]),
                 mode=str(data["mode"]), provenance=dict(data["provenance"]),
             )  # fmt: skip
         except (KeyError, TypeError, AttributeError) as error:
@@ -238,6 +253,14 @@ class Fit:
         return fit_table(self)
 
 
+def _freedom(value: Any, d: int) -> float | np.ndarray:
+    if not isinstance(value, list):
+        return float(value)
+    if len(value) != d:
+        raise InputError(f"a fit's 'freedom' must be a number or {d} of them, got {len(value)}")
+    return np.array(value, float)
+
+
 def load_fit(path: str | Path) -> Fit:
     """Read what `Fit.save` wrote: an equal fit."""
     try:
@@ -258,13 +281,19 @@ def packed_belief(params: Params, values: np.ndarray, covariance: np.ndarray) ->
     """
     low, high = params.low, params.high
     sd = np.maximum(np.sqrt(np.diag(covariance)), 1e-12 * (high - low))
-    cut = {p: truncnorm.ppf(p, (low - values) / sd, (high - values) / sd, loc=values, scale=sd) for p in (0.05, 0.5, 0.95)}
+    cut = {
+        p: truncnorm.ppf(p, (low - values) / sd, (high - values) / sd, loc=values, scale=sd) for p in (0.05, 0.5, 0.95)
+    }
     z = {p: params.pack(params.unflatten(v))[0] for p, v in cut.items()}
     nudge = 1e-6 * (high - low) * np.where(values > 0.5 * (low + high), -1.0, 1.0)
     near = [params.pack(params.unflatten(values + k * nudge))[0] for k in (0, 1)]
     slope = np.abs((near[1] - near[0]) / nudge)
-    narrow = sd < 1e-3 * np.minimum(values - low, high - values)  # The cut normal's quantiles have no more digits than that.
-    ratio = np.where(narrow, slope, (z[0.95] - z[0.05]) / (2 * 1.6448536269514722 * sd))
+    narrow = sd < 1e-3 * np.minimum(
+        values - low, high - values
+    )  # The cut normal's quantiles have no more digits than that.
+    # Towards a bound z runs away to infinity: the side away from it tells the width.
+    side = np.minimum(z[0.95] - z[0.5], z[0.5] - z[0.05]) / 1.6448536269514722
+    ratio = np.where(narrow, slope, np.maximum(side, 1e-9) / sd)
     return np.where(narrow, near[0], z[0.5]), _definite(covariance * np.outer(ratio, ratio))
 
 

@@ -32,7 +32,9 @@ def rows_of(fit: "Fit", level: float = 0.9) -> list[tuple[str, ...]]:
 
 def score_rows(fit: "Fit") -> list[tuple[str, ...]]:
     """Cells of the table of errors, titles first."""
-    out = [("windows", "channel", "column", "before", "after", "noise floor", "unit", "horizon", "start")]
+    out: list[tuple[str, ...]] = [
+        ("windows", "channel", "column", "before", "after", "noise floor", "unit", "horizon", "start")
+    ]
     for s in fit.scores:
         numbers = [f"{v:.4g}" for v in (s.before, s.after, s.floor)]
         out.append((s.windows, s.channel, s.column, *numbers, s.unit, f"{s.horizon:.3g} s", s.start))

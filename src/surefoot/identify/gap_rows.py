@@ -16,7 +16,12 @@ from surefoot.sim.replay import _channels
 
 
 def gap_rows(
-    sim: Sim, logs: Sequence[Log], fit: Fit | None = None, *, channels: Sequence[str] | None = None, window: float | None = None
+    sim: Sim,
+    logs: Sequence[Log],
+    fit: Fit | None = None,
+    *,
+    channels: Sequence[str] | None = None,
+    window: float | None = None,
 ) -> list[dict[str, Any]]:
     """Root mean squares of log minus replay, one row a column: channel, column, nominal, fitted, floor, unit, horizon [s]."""
     if channels is None:

@@ -6,6 +6,8 @@ A direction with one name in it is a Param without effect in these logs; with se
 other shrinks, and the logs look the same.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from surefoot.identify.fit import Confounded
@@ -52,7 +54,7 @@ KINDS = {
 }
 """By kind, the experiment that shows it."""
 PAIRS = (
-    ({"command_delay", "sensor_delay"}, "in open loop only their sum acts: close the loop over the sensor, or stamp command and reading on one clock"),
+    ({"command_delay", "sensor_delay"}, "in open loop only their sum acts: close the loop over the sensor, or stamp both on one clock"),
     ({"kp", "strength"}, "hang a known weight on the joint, measure the torque, or drive into the torque limit"),
     ({"kd", "damping"}, "repeat the motion with another kd: friction stays, the firmware's damping does not"),
     ({"kd", "strength"}, "repeat the motion with another kd, or measure the torque"),
@@ -102,7 +104,9 @@ def unidentified(
     factor = np.linalg.cholesky(prior)
     sd = np.sqrt(np.diag(data))
     correlation = data / np.outer(sd, sd) + 1e-12 * np.eye(len(sd))
-    reach = np.sqrt(np.maximum(np.diag(np.linalg.inv(correlation)), 1.0)) / sd  # effect of each scalar with the others fixed
+    reach = (
+        np.sqrt(np.maximum(np.diag(np.linalg.inv(correlation)), 1.0)) / sd
+    )  # effect of each scalar with the others fixed
     vectors, shrink = weak_directions(data, prior)
     found = []
     if len(shrink):
@@ -181,7 +185,7 @@ def _exchanges(params: Params, data: np.ndarray, named: set[str]) -> list[Confou
     return out[:PAIRS_SHOWN]
 
 
-def experiment(params: Params, kinds: tuple[str, ...]) -> str:
+def experiment(params: Params, kinds: Sequence[str]) -> str:
     """Which experiment would separate scalars of these kinds."""
     present = set(kinds)
     for pair, words in PAIRS:

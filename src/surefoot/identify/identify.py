@@ -7,7 +7,8 @@ print(fit);  sim.apply(fit.e);  train(..., e=fit.posterior)
 """
 
 import importlib.metadata
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from surefoot.identify.rugged import search
 from surefoot.identify.solve import Solution, settle, solve
 from surefoot.identify.windows import cut
 from surefoot.logs import Log
-from surefoot.params import E, Prior
+from surefoot.params import Prior
 from surefoot.sim import Sim
 
 FAR = 0.3
@@ -47,8 +48,8 @@ def identify(
     robust: float | None = None,
     starts: int = 1,
     rugged: bool = False,
-    begin: E | None = None,
-    fixed: E | None = None,
+    begin: Mapping[str, Any] | None = None,
+    fixed: Mapping[str, Any] | None = None,
     hold: tuple[str, ...] = (),
     seed: int = 0,
     say: Callable[[str], None] | None = None,
@@ -111,7 +112,7 @@ def nearer(problem: Problem, s: np.ndarray, say: Callable[[str], None] | None) -
     short = []
     for w in (windows.windows[i] for i in problem.rows):
         edges = np.linspace(w.start, w.stop, 5)
-        short += [replace(w, start=float(a), stop=float(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        short += [replace(w, start=float(a), stop=float(b)) for a, b in itertools.pairwise(edges)]
     part = replace(windows, windows=tuple(short))
     if say:
         say(f"far from the logs: first {len(short)} windows of {short[0].stop - short[0].start:.3g} s")
@@ -133,8 +134,7 @@ def best_solution(
         costs, _ = problem.evaluate(draws)
         begins += list(draws[np.argsort(costs)[: starts - 1]])
     ends = [_solved(problem, s, say) for s in begins]
-    log_costs = [cost for cost, _, _ in ends]
-    cost, solution, sigma = ends[int(np.argmin(log_costs))]
+    _, solution, sigma = min(ends, key=lambda end: end[0])
     problem.sigma = sigma
     return solution
 

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 
 from surefoot.errors import InputError, choose
-from surefoot.identify.excite_runs import APART, Bench, Commands, Runs
+from surefoot.identify.excite_runs import APART, Commands, Runs, Worlds
 from surefoot.params import E, Params
 from surefoot.sim import Sim
 from surefoot.sim.replay import channel_columns
@@ -119,7 +119,7 @@ class Information:
                 )
         self.sim, self.lens = sim, lens
         self.params: Params = sim.params.only(*lens.names)
-        self.bench = Bench(sim)
+        self.worlds = Worlds(sim)
         period = lens.period or sim.control_dt
         steps = period * np.arange(1, max(round(lens.window / period), 1) + 1)
         self.window = float(steps[-1])
@@ -168,7 +168,7 @@ class Information:
         qpos[sick], qvel[sick] = self.sim.start_qpos, 0.0
         start = (APART * candidate[:, None] + self.window * np.arange(windows)).reshape(-1)
         runs = self._differences(e, np.repeat(sample, windows), start, qpos, qvel)
-        shown = self.bench.show(commands, runs, self.at, self.lens.noise.channels)
+        shown = self.worlds.show(commands, runs, self.at, self.lens.noise.channels)
         J = self._jacobian(shown, n * windows)  # (n · windows, readings, d + nx)
         J[sick] = 0.0
         return self._marginal(J).reshape(n, windows, self.d, self.d).sum(1) / self.lens.noise.inflation**2
@@ -184,11 +184,11 @@ class Information:
         runs = Runs(
             e=rows, start=np.repeat(APART * np.arange(k), s), qpos=np.tile(qpos, (k, 1)), qvel=np.tile(qvel, (k, 1))
         )
-        return self.bench.states(Commands.of(u, self.sim.control_dt), runs, every)
+        return self.worlds.states(Commands.of(u, self.sim.control_dt), runs, every)
 
     def _standing(self, e: E, s: int) -> tuple[np.ndarray, np.ndarray]:
         """Where each sample starts: the default pose, put on the ground and settled for a moment where there is a free base."""
-        worker = self.bench.worker(s)
+        worker = self.worlds.worker(s)
         worker.apply({**worker.params.nominal_e(s), **e})
         worker.reset()
         if self.sim.sensors.base_q is not None:

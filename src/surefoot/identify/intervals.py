@@ -5,7 +5,8 @@
     V   = (G - 1)/G Σ_b v_b v_bᵀ           the jackknife over blocks, which is a sandwich with its small-sample correction
     V_white = S⁻¹                          what independent residuals would claim
 
-Neighbouring blocks that err alike widen V by Bartlett weights (HAC); intervals use Student's t with G - 1 degrees of freedom.
+Neighbouring blocks that err alike widen V by Bartlett weights (HAC). Intervals use Student's t; where few blocks carry most of
+the information on a scalar, as the fast part of a chirp does, its degrees of freedom are those few (see `freedom`).
 Directions that the data say nothing about keep the width of the prior: (V⁻¹ + prior⁻¹)⁻¹.
 """
 
@@ -20,7 +21,7 @@ FEWEST = 5
 """Fewest blocks that windows are cut into."""
 MOST = 12
 """Most blocks of one window."""
-OUTLAST = 5.0
+OUTLAST = 10.0
 """Length of a block in memories of the residual."""
 NOTHING = 1e-3
 """Information, in units of the range, that stands for none at all."""
@@ -34,13 +35,13 @@ class Spread:
         honest: covariance by blocks, the prior included.
         white: covariance that independent residuals would claim.
         data: covariance by blocks without the prior; huge in directions without information.
-        freedom: degrees of freedom.
+        freedom: degrees of freedom of every scalar, (d,).
     """
 
     honest: np.ndarray
     white: np.ndarray
     data: np.ndarray
-    freedom: float
+    freedom: np.ndarray
 
 
 def spread(problem: Problem, linear: Linear, s: np.ndarray, offsets: np.ndarray) -> Spread:
@@ -69,7 +70,19 @@ def spread(problem: Problem, linear: Linear, s: np.ndarray, offsets: np.ndarray)
     # Where a fit ends in a direction without information is chance: the belief's own centre is as likely.
     away = honest @ np.linalg.solve(pull.covariance, np.clip(pull.mean, pull.low, pull.high) - s)
     honest = honest + np.outer(away, away)
-    return Spread(honest=honest, white=white, data=data, freedom=float(max(groups / min(parts, 2) - 1, 1)))
+    return Spread(honest=honest, white=white, data=data, freedom=freedom(inverse, info, parts))
+
+
+def freedom(inverse: np.ndarray, info: np.ndarray, parts: int) -> np.ndarray:
+    """Degrees of freedom of every scalar, (d,): blocks that its information is spread over, less one.
+
+        λ_b = (S⁻¹ S_b S⁻¹)_ii / Σ_b ...        G_i = 1 / Σ_b λ_b²
+
+    Of blocks that hang together (`parts` > 1) two count as one.
+    """
+    shares = np.einsum("ij,bjk,ki->bi", inverse, info, inverse)
+    shares = np.maximum(shares, 0.0) / np.maximum(shares.sum(0), 1e-300)
+    return np.maximum(1.0 / np.maximum((shares**2).sum(0), 1e-12) / min(parts, 2) - 1.0, 1.0)
 
 
 def _with_prior(data: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -85,14 +98,14 @@ def _pushed(problem: Problem, s: np.ndarray, g: np.ndarray) -> np.ndarray:
 
 
 def blocks(problem: Problem, columns: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Scores (blocks, d) and information (blocks, d, d) of blocks in time, and the number of blocks in a window.
+    """Scores (blocks, d) and information (blocks, d, d) of blocks in time, and how many of them hang together.
 
-    A block is a whole window, or a part of one that outlasts the residual's memory.
+    A block is a whole window, or a part of one that outlasts the residual's memory; where windows are too few, shorter parts.
     """
     windows = len(problem.rows)
     longest = np.array([problem.windows.windows[i].stop - problem.windows.windows[i].start for i in problem.rows])
-    parts = int(np.clip(np.median(longest) / (OUTLAST * memory(problem, r)), 1, MOST))
-    parts = max(parts, int(np.ceil(FEWEST / windows)))
+    alone = int(np.clip(np.median(longest) / (OUTLAST * memory(problem, r)), 1, MOST))
+    parts = max(alone, int(np.ceil(FEWEST / windows)))
     if parts == 1:
         return (columns @ r[..., None])[..., 0], columns @ columns.swapaxes(1, 2), 1
     number = np.minimum((problem.rollouts.t[problem.rows] / longest[:, None] * parts).astype(int), parts - 1)
@@ -103,7 +116,7 @@ def blocks(problem: Problem, columns: np.ndarray, r: np.ndarray) -> tuple[np.nda
             part = columns[w][:, here]
             scores.append(part @ r[w, here])
             infos.append(part @ part.T)
-    return np.array(scores), np.array(infos), parts
+    return np.array(scores), np.array(infos), parts if parts > alone else 1
 
 
 def memory(problem: Problem, r: np.ndarray) -> float:

@@ -4,7 +4,7 @@
     simulation         e that predicts trajectories: what the model lacks is shared out among the parameters it has
 
 Open-loop trajectories drift, and drift is friction, offsets and gains; inertia hides in it (on a slide with dry friction the simulation
-knows its mass 15 times worse than the equation of motion does). So the simulation fit takes inertias from the inverse one and
+knows its mass some 17 times worse than the equation of motion does). So the simulation fit takes inertias from the inverse one and
 fits the rest, from where the inverse fit ended.
 """
 

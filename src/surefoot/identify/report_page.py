@@ -28,7 +28,11 @@ def report(sim: Sim, logs: Sequence[Log], fit: Fit, *, held_out: Sequence[Log] |
     more = {k: settings[k] for k in ("start", "hold", "fixed") if k in settings}
     problem = Problem(sim, windows, only=list(fit.params), **more)
     problem.sigma = np.array(fit.provenance["sigma"])
-    facts = {"robot": sim.robot.name, "logs": ", ".join(log.hash[:12] for log in windows.logs), "seed": fit.provenance["seed"]}
+    facts = {
+        "robot": sim.robot.name,
+        "logs": ", ".join(log.hash[:12] for log in windows.logs),
+        "seed": fit.provenance["seed"],
+    }
     subtitle = f"{sim.robot.title}, {fit.provenance['seconds']:.3g} s of logs, {len(fit.names)} scalars"
     page = Page("What do these logs say about the robot?", subtitle=subtitle, provenance=facts)
     _verdict(page, fit)
@@ -43,14 +47,20 @@ def _verdict(page: Page, fit: Fit) -> None:
     """One sentence on the errors, one on each thing that must not be overlooked."""
     judged = [s for s in fit.scores if s.windows == "held out"] or list(fit.scores)
     if judged:
-        before, after = (np.sqrt(np.mean([getattr(s, k) ** 2 / max(s.floor, 1e-300) ** 2 for s in judged])) for k in ("before", "after"))
+        before, after = (
+            np.sqrt(np.mean([getattr(s, k) ** 2 / max(s.floor, 1e-300) ** 2 for s in judged]))
+            for k in ("before", "after")
+        )
         level = "good" if after < before else "warning"
         page.callout(
             level,
-            f"On {judged[0].windows} windows the replay is {after:.3g} noise floors away from the logs, with the nominal values {before:.3g}.",
+            f"On {judged[0].windows} windows the replay is {after:.3g} noise floors away from the logs, "
+            f"with the nominal values {before:.3g}.",
         )
     if fit.at_bound:
-        page.callout("warning", f"At a bound: {', '.join(fit.at_bound)}. Widen the bounds, or the model lacks something.")
+        page.callout(
+            "warning", f"At a bound: {', '.join(fit.at_bound)}. Widen the bounds, or the model lacks something."
+        )
     unknown = [c for c in fit.unidentified if c.shrink > LEARNT]
     if unknown:
         page.callout("warning", "Not identified: " + " ".join(f"{c.combination}." for c in unknown))
@@ -103,7 +113,14 @@ def _traces(page: Page, problem: Problem, fit: Fit) -> None:
         x, order = _axis(problem, here)
         series = {"log": _joined(rollouts.y[:, here], order)}
         series |= {name: _joined(y[:, here], order) for name, y in parts.items()}
-        page.lines(f"{channel} of {column}", x, series, "time, windows one after the other [s]", f"{channel} [{unit}]", dashed=("nominal",))
+        page.lines(
+            f"{channel} of {column}",
+            x,
+            series,
+            "time, windows one after the other [s]",
+            f"{channel} [{unit}]",
+            dashed=("nominal",),
+        )
 
 
 def _axis(problem: Problem, here: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,7 +155,13 @@ def _residuals(page: Page, problem: Problem, fit: Fit) -> None:
             for kind, x in features(problem, channel, column, t).items():
                 ok = seen & np.isfinite(x)
                 if kind in ("speed", "position", "load", "voltage", "temperature") and ok.any():
-                    page.scatter(f"{column}: residual over {kind}", {"residual": (x[ok], part[ok])}, kind, f"residual [{unit}]", height=240)
+                    page.scatter(
+                        f"{column}: residual over {kind}",
+                        {"residual": (x[ok], part[ok])},
+                        kind,
+                        f"residual [{unit}]",
+                        height=240,
+                    )
             page.lines(
                 f"{column}: autocorrelation of the residual", *_autocorrelation(part, t), "lag [s]", "1",
                 note="white noise would fall to zero after the first sample",

@@ -7,9 +7,10 @@ start state in standard deviations of their prior. All finite-difference columns
 scalar in every window, or one coordinate of every window's own start, so that the cost is (1 + d + nx) rollouts of the data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
+from typing import Any
 
 import numpy as np
 
@@ -82,7 +83,7 @@ class Problem:
         start: str = "estimate",
         robust: float | None = None,
         hold: tuple[str, ...] = (),
-        fixed: E | None = None,
+        fixed: Mapping[str, Any] | None = None,
     ):
         """Prepare a fit.
 

@@ -202,7 +202,8 @@ class Rollouts:
         out = np.empty((len(distinct), n, sim.model.nu))
         for log in np.unique(self._log[window]):
             rows = self._log[window] == log
-            out[rows] = held_mean(*self._commands[log], starts[rows], sim.timestep)
+            t, u = self._commands[log]
+            out[rows] = held_mean(t, u, starts[rows], sim.timestep)
         return out
 
     def _records(self) -> tuple[str, ...]:

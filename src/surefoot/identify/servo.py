@@ -65,7 +65,9 @@ class Rig:
         self.params: Params = sim.params
         for name, param in self.params.items():
             if param.kind not in KINDS:
-                raise InputError(f"param '{name}' of kind '{param.kind}' cannot be followed by a rig (it knows: {', '.join(KINDS)})")
+                raise InputError(
+                    f"param '{name}' of kind '{param.kind}' cannot be followed by a rig (it knows: {', '.join(KINDS)})"
+                )
         self.dt = sim.timestep
         kinds = [param.kind for param in self.params.values()]
         if len(set(kinds)) < len(kinds):
@@ -104,7 +106,14 @@ class Rig:
         """The robot file's own figures, for kinds that no Param covers."""
         a, tables = self.sim.robot.actuators[0], self.sim.physics.motors.nominal
         limit = np.inf if a.torque_limit is None else a.torque_limit
-        out = {"kp": a.kp, "kd": a.kd, "torque_limit": limit, "armature": a.armature, "damping": a.damping, "coulomb": a.coulomb}
+        out = {
+            "kp": a.kp,
+            "kd": a.kd,
+            "torque_limit": limit,
+            "armature": a.armature,
+            "damping": a.damping,
+            "coulomb": a.coulomb,
+        }
         out |= dict.fromkeys((*FRICTIONS, "voltage_sag", "command_delay", "encoder_bias"), 0.0)
         out |= {name: float(tables[name][0]) if self.wound else np.inf for name in WINDINGS}
         return {**out, "mass": 1.0}
@@ -118,7 +127,9 @@ class Rig:
             param = self.params[name]
             flat = value.reshape(len(value), -1)[:, 0]
             if param.kind == "mass":
-                flat = flat / self.mass[self.sim.physics.built.model.body(int(self.sim.physics.slots[name].ids[0])).name]
+                flat = (
+                    flat / self.mass[self.sim.physics.built.model.body(int(self.sim.physics.slots[name].ids[0])).name]
+                )
             out[param.kind] = np.broadcast_to(flat, (count,)).astype(float)
         return out
 
@@ -136,7 +147,7 @@ class Rig:
         out = np.empty((n + 1, *shape))
         out[0] = q
         load = -w * np.sin(q - self.rest)
-        torque = np.zeros(shape)
+        torque = motor.torque(np.full(shape, self.sim.rest_command[0]), q, v)[0]  # as after a reset of the Sim
         for k in range(n):
             F = rub.budget(v, torque, load)
             torque, slope = motor.torque(drive.u[k], q, v)

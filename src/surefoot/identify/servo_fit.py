@@ -1,6 +1,6 @@
 """Many fits of one servo at once: every problem has its own free scalars and its own weights of the logs.
 
-    F_p(s) = Σ_L w_pL mean_t ρ(replay(e(s)) - log) + ridge |s - s0|²,     ρ(r) = 2 δ² (√(1 + (r/δ)²) - 1)
+    F_p(s) = Σ_L w_pL mean_t ρ(replay(e(s)) - log) + ridge |s - centre|²,     ρ(r) = 2 δ² (√(1 + (r/δ)²) - 1)
 
 ρ is a square near zero and an absolute value far out: rollouts are judged by their mean absolute error, and a few seconds that no value
 of e explains must not decide the rest. All finite-difference columns and all trial steps of all problems go through the rig together,
@@ -38,11 +38,13 @@ class Task:
         free: which scalars are fitted, (d,) bool.
         s: where to start, positions between the bounds, (d,).
         weights: of the logs, (L,); 0: not seen.
+        centre: where the ridge pulls to, (d,); the start when None.
     """
 
     free: np.ndarray
     s: np.ndarray
     weights: np.ndarray
+    centre: np.ndarray | None = None
 
 
 class ServoFits:
@@ -55,7 +57,7 @@ class ServoFits:
             logs: what to fit.
             off: by Param, the value at which it does nothing; used where a problem does not fit it.
             soft: δ [rad], where squares turn into absolute values.
-            ridge: pull to the start, as a share of F there for a whole range; keeps scalars that the logs do not show.
+            ridge: pull to the centre, as a share of F there for a whole range; keeps scalars that the logs do not show.
         """
         self.logs, self.params, self.soft, self.ridge = logs, logs.rig.params, soft, ridge
         names = list(self.params)
@@ -83,7 +85,9 @@ class ServoFits:
         """Mean absolute error of every log, (C, L) [rad]."""
         return np.abs(self.errors(s, free)).sum(-1) / self._count
 
-    def search(self, tasks: list[Task], *, draws: int = 64, keep: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def search(
+        self, tasks: list[Task], *, draws: int = 64, keep: int = 2, seed: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
         """As `solve`, from the best `keep` of `draws` points around every start: rollouts of a joint that sticks have many dips."""
         rng = np.random.default_rng(seed)
         widths = np.where(np.arange(draws) % 2, WIDE, NARROW)[:, None]
@@ -93,7 +97,7 @@ class ServoFits:
             s[0] = task.s
             free, weights = (np.repeat(x[None], draws, axis=0) for x in (task.free, task.weights / task.weights.sum()))
             order = np.argsort(self.loss(self.errors(s, free), weights))[:keep]
-            near += [Task(free=task.free, s=s[i], weights=task.weights) for i in order]
+            near += [Task(free=task.free, s=s[i], weights=task.weights, centre=task.s) for i in order]
         s, F = self.solve(near)
         best = np.argmin(F.reshape(len(tasks), keep), axis=1) + keep * np.arange(len(tasks))
         return s[best], F[best]
@@ -102,7 +106,8 @@ class ServoFits:
         """Positions (P, d) and F (P,) where every problem ended."""
         free, s = np.stack([t.free for t in tasks]), np.stack([t.s for t in tasks]).astype(float)
         weights = np.stack([t.weights / max(t.weights.sum(), 1e-12) for t in tasks])
-        start, damping = s.copy(), np.full(len(tasks), 0.1)
+        start = np.stack([t.s if t.centre is None else t.centre for t in tasks])
+        damping = np.full(len(tasks), 0.1)
         F = self.loss(self.errors(s, free), weights)
         ridge = self.ridge * F
         going = np.ones(len(tasks), dtype=bool)
@@ -139,7 +144,9 @@ class ServoFits:
                     going[p] = damping[p] < 1e4
         return s, F
 
-    def _linearise(self, s: np.ndarray, free: np.ndarray, weights: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def _linearise(
+        self, s: np.ndarray, free: np.ndarray, weights: np.ndarray
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Half gradients (d,) and Gauss-Newton matrices (d, d) of F for every problem."""
         rows, owner, columns = [s], [np.arange(len(s))], []
         for p in range(len(s)):

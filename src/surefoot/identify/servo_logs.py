@@ -7,6 +7,7 @@ A servo's firmware gain is set per recording and its power may be switched off i
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from surefoot.params import E
 from surefoot.sim import Sim
 from surefoot.sim.commands import held_mean
 
-START_SAMPLES = 6
-"""Readings whose slope is the speed at the start."""
+START_SAMPLES = 10
+"""Readings that a parabola goes through whose slope is the speed at the start."""
 CHUNK = 500
 """Substeps in one engine call."""
 ENABLE = "torque_enable"
@@ -31,20 +32,22 @@ def gains(logs: Sequence[Log], key: str | None, reference: float | None) -> np.n
         return np.ones(len(logs))
     missing = [i for i, log in enumerate(logs) if key not in log.meta]
     if missing:
-        raise InputError(f"log {missing[0]} has no '{key}' in its meta data: name the key of its gain, or gain=None for one gain")
+        raise InputError(
+            f"log {missing[0]} has no '{key}' in its meta data: name the key of its gain, or gain=None for one gain"
+        )
     if reference is None or not reference > 0:
         raise InputError(f"reference={reference!r} must be the gain at which the robot file's kp holds, such as 400")
     return np.array([float(log.meta[key]) for log in logs]) / reference
 
 
 def start_state(log: Log, joint: str) -> tuple[float, float, float]:
-    """First time [s], reading [rad] and speed [rad/s] of a log, by a line through its first readings."""
+    """First time [s], reading [rad] and speed [rad/s] of a log, by a parabola through its first readings."""
     channel = log["joint_pos"]
     t, y = channel.t, channel.column(joint)
     if len(t) < 2 * START_SAMPLES:
         raise InputError(f"a log of {len(t)} readings is too short to replay: at least {2 * START_SAMPLES} are needed")
     few = slice(0, START_SAMPLES)
-    speed = float(np.polyfit(t[few] - t[0], y[few], 1)[0])
+    speed = float(np.polyfit(t[few] - t[0], y[few], 2)[1])
     return float(t[0]), float(y[0]), speed
 
 
@@ -60,7 +63,9 @@ def powered(log: Log, at: np.ndarray) -> np.ndarray:
 class ServoLogs:
     """Several logs of one servo on one grid of substeps, replayed together."""
 
-    def __init__(self, rig: Rig, logs: Sequence[Log], *, gain: str | None = "kp", reference: float | None = None, every: int = 1):
+    def __init__(
+        self, rig: Rig, logs: Sequence[Log], *, gain: str | None = "kp", reference: float | None = None, every: int = 1
+    ):
         """Put logs on the rig's grid.
 
         Args:
@@ -146,7 +151,9 @@ def replay_servo(sim: Sim, log: Log, e: E, *, gain: float = 1.0) -> np.ndarray:
     """
     for name in ("kp", "kd"):
         if name not in sim.params or name not in e:
-            raise InputError(f"e lacks '{name}', which a servo's gain and power switch act on: give the Sim a Param '{name}'")
+            raise InputError(
+                f"e lacks '{name}', which a servo's gain and power switch act on: give the Sim a Param '{name}'"
+            )
     worker, joint = sim.replayer(1), sim.robot.joints[0]
     t0, q0, v0 = start_state(log, joint)
     t = log["joint_pos"].t
@@ -168,7 +175,7 @@ def replay_servo(sim: Sim, log: Log, e: E, *, gain: float = 1.0) -> np.ndarray:
     out = np.empty(n + 1)
     out[0] = q0 - bias
     cuts = np.unique(np.concatenate([[0, n], np.flatnonzero(np.diff(power)) + 1, np.arange(0, n, CHUNK)]))
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+    for first, last in pairwise(cuts.tolist()):
         worker.apply(on if power[first] else off)
         got = worker.advance(u[None, first:last], ("qpos", "qvel"))
         out[first + 1 : last + 1] = got["qpos"][0, :, worker.sensors.q[0]]

@@ -157,7 +157,7 @@ def solve(
             say(f"iteration {number}: residual {_typical(problem)}")
         edge = radius < SMALLEST  # F has edges at the scale of these differences: others may see over them.
         stalled = stalled + 1 if gain < tolerance or (edge and gain < EDGE_GAIN) else 0
-        if stalled == len(STEPS) or (stalled and size == "fine" and 0 < gain and radius > 0.05):
+        if stalled == len(STEPS) or (stalled and size == "fine" and gain > 0 and radius > 0.05):
             converged = True
             break
         if stalled or edge:

@@ -117,7 +117,10 @@ class Search:
         return self.fit.params
 
     def __str__(self) -> str:
-        lines = [f"structure search: held-out {self.measure} over {self.folds} folds", f"  base {', '.join(self.base)}: {1e3 * self.first:.1f} mrad"]
+        lines = [
+            f"structure search: held-out {self.measure} over {self.folds} folds",
+            f"  base {', '.join(self.base)}: {1e3 * self.first:.1f} mrad",
+        ]
         for number, rung in enumerate(self.rungs, 1):
             family = f" ({rung.family})" if rung.family else ""
             low, high = (1e3 * x for x in rung.gain)
@@ -133,10 +136,14 @@ class Search:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for reports."""
+        rungs = [
+            {**vars(r), "params": list(r.params), "gain": list(r.gain), "rivals": [list(x) for x in r.rivals]}
+            for r in self.rungs
+        ]
         return {
             "base": list(self.base), "first": self.first, "last": self.last, "folds": self.folds, "measure": self.measure,
-            "rungs": [{**vars(r), "params": list(r.params), "gain": list(r.gain), "rivals": [list(x) for x in r.rivals]} for r in self.rungs],
-            "refused": [list(x) for x in self.refused], "e": {k: np.asarray(v).tolist() for k, v in self.e.items()},
+            "rungs": rungs, "refused": [list(x) for x in self.refused],
+            "e": {k: np.asarray(v).tolist() for k, v in self.e.items()},
         }  # fmt: skip
 
 
@@ -169,7 +176,9 @@ def search(
     kinds = {param.kind: name for name, param in bench.params.items()}
     lacking = [kind for kind in BASE if kind not in kinds]
     if lacking:
-        raise InputError(f"the Params lack {', '.join(lacking)}, which every structure has: take them from servo_params")
+        raise InputError(
+            f"the Params lack {', '.join(lacking)}, which every structure has: take them from servo_params"
+        )
     usable = [t for t in terms if all(k in kinds for k in t.kinds)]
     ladder = _Ladder(bench=bench, seen=seen, kinds=kinds, terms=usable, least=least, say=say)
     return ladder.climb(most)
@@ -179,7 +188,14 @@ class _Ladder:
     """The search while it runs: the present structure, its fits to all logs and to every fold."""
 
     def __init__(self, *, bench: Bench, seen: np.ndarray, kinds: dict[str, str], terms: list[Term], least: float, say):
-        self.bench, self.seen, self.kinds, self.terms, self.least, self.say = bench, seen, kinds, terms, least, say or (lambda _: None)
+        self.bench, self.seen, self.kinds, self.terms, self.least, self.say = (
+            bench,
+            seen,
+            kinds,
+            terms,
+            least,
+            say or (lambda _: None),
+        )
         self.everything = np.ones(bench.count, dtype=bool)
         self.free = tuple(kinds[k] for k in BASE)
         start = bench.params.nominal_e(1)
@@ -199,7 +215,8 @@ class _Ladder:
                 break
             rungs.append(rung)
             self.say(f"+ {rung.term}: {1e3 * rung.before:.1f} -> {1e3 * rung.after:.1f} mrad held out")
-        again = self.bench.answer([Job(free=self.free, start=self.whole.e, seen=self.everything)] * self.bench.repeats)
+        starts = [self.whole.e, self._fresh(), self._fresh()] * self.bench.repeats
+        again = self.bench.answer([Job(free=self.free, start=e, seen=self.everything) for e in starts])
         self.whole = min((self.whole, *again), key=lambda a: a.loss)
         return Search(
             base=base, rungs=tuple(rungs), refused=tuple(refused), first=first, last=float(self.error.mean()),
@@ -250,12 +267,22 @@ class _Ladder:
         answers = self.bench.answer(jobs)
         out = []
         for term in terms:
-            mine = sorted((a for a, name in zip(answers, owner, strict=True) if name == term.name), key=lambda a: a.loss)
+            mine = sorted(
+                (a for a, name in zip(answers, owner, strict=True) if name == term.name), key=lambda a: a.loss
+            )
             if not mine or mine[0].loss > (1 - SCREEN) * whole.loss:
                 continue
             free = (*self.free, *(self.kinds[k] for k in term.kinds))
             out.append((term, mine[0], self._held_out(free, mine[0].e)))
         return out
+
+    def _fresh(self) -> E:
+        """Nominal values, and a little of every term that was taken: a start that no earlier rung has shaped."""
+        start = {**self.off, **{name: self.bench.params.nominal_e(1)[name] for name in self.free}}
+        for term in self.terms:
+            if self.kinds[term.kinds[0]] in self.free and not any(start[self.kinds[k]].any() for k in term.kinds):
+                start = self._start(start, term, term.levels[0])
+        return start
 
     def _start(self, e: E, term: Term, level: float) -> E:
         """The present e with the term's Params at a level between their bounds."""
@@ -263,6 +290,10 @@ class _Ladder:
         for kind in term.kinds:
             name = self.kinds[kind]
             param = self.bench.params[name]
-            value = param.low * (param.high / param.low) ** level if param.scale == "log" else param.low + level * (param.high - param.low)
+            value = (
+                param.low * (param.high / param.low) ** level
+                if param.scale == "log"
+                else param.low + level * (param.high - param.low)
+            )
             start[name] = np.full_like(start[name], value)
         return start

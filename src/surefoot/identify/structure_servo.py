@@ -31,10 +31,19 @@ class ServoBench:
     """Logs of one servo; errors are mean absolute errors of whole rollouts from the first reading [rad]."""
 
     measure = "mean absolute error of whole rollouts"
-    repeats = 8
+    repeats = 4
 
-    def __init__(self, sim: Sim, logs: Sequence[Log], *, gain: str | None = "kp", reference: float | None = None, every: int = 4, draws: int = 64,
-                 seed: int = 0):
+    def __init__(
+        self,
+        sim: Sim,
+        logs: Sequence[Log],
+        *,
+        gain: str | None = "kp",
+        reference: float | None = None,
+        every: int = 4,
+        draws: int = 64,
+        seed: int = 0,
+    ):
         """Take a servo and its logs, see ServoLogs; every fit starts from the best of `draws` points."""
         self.sim, self.draws, self.seed = sim, draws, seed
         self.logs = ServoLogs(Rig(sim), logs, gain=gain, reference=reference, every=every)
@@ -51,7 +60,9 @@ class ServoBench:
         """Do all jobs in one batch."""
         if not jobs:
             return []
-        tasks = [Task(free=self._free(j.free), s=shares(self.params, j.start)[0], weights=j.seen.astype(float)) for j in jobs]
+        tasks = [
+            Task(free=self._free(j.free), s=shares(self.params, j.start)[0], weights=j.seen.astype(float)) for j in jobs
+        ]
         s, F = self.fits.search(tasks, draws=self.draws, seed=self.seed)
         free = np.stack([t.free for t in tasks])
         mae = self.fits.mae(s, free)
@@ -83,7 +94,12 @@ class ServoBench:
 
     def provenance(self) -> Mapping[str, object]:
         """What the fit came from."""
-        return {"robot": self.sim.robot.name, "logs": [log.hash for log in self.logs.logs], "measure": self.measure, "start": "log"}
+        return {
+            "robot": self.sim.robot.name,
+            "logs": [log.hash for log in self.logs.logs],
+            "measure": self.measure,
+            "start": "log",
+        }
 
 
 def _fit(bench: ServoBench, e: E, fitted: Params) -> Fit:
@@ -116,8 +132,17 @@ def _fit(bench: ServoBench, e: E, fitted: Params) -> Fit:
     values = params.flatten(e)[0][at]
     low, high = fitted.low, fitted.high
     per = slopes(fitted, shares(fitted, fitted.unflatten(values))[0])
-    edge = [n for n, v, lo, hi in zip(fitted.names, values, low, high, strict=True) if v <= lo * (1 + 1e-6) or v >= hi * (1 - 1e-6)]
-    return Fit(
-        params=fitted, values=np.clip(values, low, high), deviation=honest, white_std=white * per, freedom=float(max(blocks - len(at), 1)),
-        at_bound=tuple(edge), provenance=bench.provenance(),
-    )  # fmt: skip
+    edge = [
+        n
+        for n, v, lo, hi in zip(fitted.names, values, low, high, strict=True)
+        if v <= lo * (1 + 1e-6) or v >= hi * (1 - 1e-6)
+    ]
+    return Fit.made(
+        fitted,
+        np.clip(values, low, high),
+        honest * np.outer(per, per),
+        white_std=white * per,
+        freedom=float(max(blocks - len(at), 1)),
+        at_bound=tuple(edge),
+        provenance=bench.provenance(),
+    )

@@ -28,7 +28,15 @@ class SimBench:
     measure = "root mean square error of whole replays"
     repeats = 0
 
-    def __init__(self, sim: Sim, logs: Sequence[Log], *, window: float = 2.0, hold: tuple[str, ...] = (), robust: float | None = 3.0):
+    def __init__(
+        self,
+        sim: Sim,
+        logs: Sequence[Log],
+        *,
+        window: float = 2.0,
+        hold: tuple[str, ...] = (),
+        robust: float | None = 3.0,
+    ):
         """Take a Sim and logs.
 
         Args:
@@ -40,7 +48,9 @@ class SimBench:
         """
         kinds = [p.kind for p in sim.params.values()]
         if len(set(kinds)) < len(kinds):
-            raise InputError("a structure search takes one Param of each kind, with each=True for one value a joint: join the doubled ones")
+            raise InputError(
+                "a structure search takes one Param of each kind, with each=True for one value a joint: join the doubled ones"
+            )
         self.sim, self.logs, self.window, self.hold, self.robust = sim, tuple(logs), window, hold, robust
         self.params: Params = sim.params
         self.count = len(self.logs)

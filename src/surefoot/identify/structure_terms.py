@@ -10,8 +10,8 @@
 and saturation, a supply that bounds torque at speed, its sag, backlash, delay, encoder bias. Each term is a set of Params of the Sim;
 `off` is the value at which a Param does nothing, so that one compiled model holds all structures.
 
-Terms come in stages: first what the drive does (limit, supply, delay, zero), then friction, then play. Friction that grows with the
-load takes torque away just where a limit does, and would hide it: a joint has a largest torque for certain, a special friction only perhaps.
+Terms come in stages: first what the drive does (limit, supply, delay, zero), then friction, then play. Friction that grows with
+the load takes torque away just where a limit does, and would hide it: every motor has a largest torque, not every gear such friction.
 """
 
 from collections.abc import Mapping
@@ -131,4 +131,10 @@ def joined(term: Term, taken: set[str], terms: tuple[Term, ...]) -> Term | None:
         return term
     parts.append(term)
     kinds = tuple(dict.fromkeys(kind for part in parts for kind in part.kinds))
-    return replace(term, name=PLUS.join(p.name for p in parts), kinds=kinds, off={k: v for p in parts for k, v in p.off.items()}, needs=())
+    return replace(
+        term,
+        name=PLUS.join(p.name for p in parts),
+        kinds=kinds,
+        off={k: v for p in parts for k, v in p.off.items()},
+        needs=(),
+    )

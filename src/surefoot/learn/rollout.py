@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Final(NamedTuple):
-    """Critic inputs at the time limits of one step: states that are worth something although the episode stopped."""
+    """Critic inputs at time limits: states that are worth something although the episode stopped."""
 
-    step: int
+    step: int | Tensor  # one for all, or (k,)
     worlds: Tensor  # (k,) ids
     inputs: Tensor  # (k, n)
 

@@ -5,6 +5,8 @@ from surefoot.loop.judging import judge_rung as judge_rung
 from surefoot.loop.ladder import Ladder as Ladder
 from surefoot.loop.ladder import ladder_of as ladder_of
 from surefoot.loop.ladder import write_ladder as write_ladder
+from surefoot.loop.loop import begin_with as begin_with
+from surefoot.loop.loop import prepare_loop as prepare_loop
 from surefoot.loop.loop import run_loop as run_loop
 from surefoot.loop.on_robot import deploy_rung as deploy_rung
 from surefoot.loop.on_robot import design_motion as design_motion

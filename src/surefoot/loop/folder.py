@@ -51,7 +51,9 @@ class Folder:
     def digest(self, name: str, inputs: Mapping[str, Any], after: Sequence[str]) -> str:
         """Of everything that a step depends on."""
         before = [self.record(other).get("digest") for other in after]
-        return hashlib.sha256(json.dumps([name, dict(inputs), before], sort_keys=True, default=str).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps([name, dict(inputs), before], sort_keys=True, default=str).encode()
+        ).hexdigest()
 
     def step(self, name: str, inputs: Mapping[str, Any], work: Work, *, after: Sequence[str] = ()) -> dict[str, Any]:
         """The result of a step, done now or found done with the same inputs after the same steps.

@@ -5,7 +5,7 @@ walking    success: neither fallen nor stopped, mean velocity after 2 s off by a
 """
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ class Trial:
     error: float
     ended: str
     lasted: float  # [s]
+    reason: str = ""
+    """Why it ended early; empty where it did not."""
 
 
 def swung_up(truth: Truth, start: float, lasted: float, seconds: float) -> tuple[bool, float]:
@@ -66,7 +68,7 @@ def trial(loop: Loop, bundle: Path, asked: Mapping[str, float], seed: int) -> Tr
     from surefoot.deploy.runtime import deploy
     from surefoot.hardware.connect import connect
 
-    seconds = 6.0
+    seconds = loop.kit.judged
     with tempfile.TemporaryDirectory() as there:
         referee = Path(there) / "truth.npz"
         hardware = connect(loop.hardware, lockstep=True, seed=seed, referee=referee)
@@ -79,10 +81,24 @@ def trial(loop: Loop, bundle: Path, asked: Mapping[str, float], seed: int) -> Tr
         success, error = swung_up(truth, start, outcome.seconds, seconds)
     else:
         success, error = walked(truth, start, outcome.seconds, seconds, asked)
-    return Trial(success=success, error=error, ended=outcome.ended, lasted=outcome.seconds)
+    reason = "" if outcome.ended == "finished" else next((e.partition(": ")[2] for e in outcome.events), outcome.reason)
+    return Trial(success=success, error=error, ended=outcome.ended, lasted=outcome.seconds, reason=reason)
 
 
-def judge_rung(loop: Loop, folder: Folder, rung: Rung, say: Callable[[str], None] = lambda _line: None) -> dict[str, Any]:
+def distinct(runs: Sequence[Trial]) -> list[Trial]:
+    """The runs without exact repetitions: a stand-in without noise repeats itself bit for bit, and that is no further evidence."""
+    return list({(r.success, r.error, r.ended, r.lasted): r for r in runs}.values())
+
+
+def ended_words(runs: Sequence[Trial]) -> str:
+    """How many runs ended early and why, in words; empty where none did."""
+    early = [r.reason for r in runs if r.reason]
+    return f"{len(early)} of {len(runs)} runs ended early: {'; '.join(dict.fromkeys(early))}" if early else ""
+
+
+def judge_rung(
+    loop: Loop, folder: Folder, rung: Rung, say: Callable[[str], None] = lambda _line: None
+) -> dict[str, Any]:
     """Judge a rung on the stand-in robot: {"trials": [{"success", "error", ...}], "success", "error": [value, low, high]}."""
     from surefoot.evaluate import mean, share
 
@@ -91,9 +107,17 @@ def judge_rung(loop: Loop, folder: Folder, rung: Rung, say: Callable[[str], None
     def work(_again: bool) -> dict[str, Any]:
         bundle = folder / f"rungs/{rung.name}/bundle"
         runs = [trial(loop, bundle, asked, 1000 + k) for k in range(kit.trials) for asked in kit.asked]
-        success, error = share([r.success for r in runs]), mean([r.error for r in runs])
+        counted = distinct(runs)
+        success, error = share([r.success for r in counted]), mean([r.error for r in counted])
         say(f"{rung.title}: success {success.show(100)} %, error {error.show()} {UNITS[kit.task]}")
-        return {"trials": [vars(r) for r in runs], "success": success.to_list(), "error": error.to_list()}
+        words = {"distinct": len(counted), "note": ended_words(runs)}
+        return words | {"trials": [vars(r) for r in runs], "success": success.to_list(), "error": error.to_list()}
 
-    inputs = {"hardware": loop.hardware, "reality": stamp(loop.reality), "trials": kit.trials, "asked": kit.asked}
+    inputs = {
+        "hardware": loop.hardware,
+        "reality": stamp(loop.reality),
+        "trials": kit.trials,
+        "judged": kit.judged,
+        "asked": kit.asked,
+    }
     return folder.step(f"judge {rung.name}", inputs, work, after=[f"export {rung.name}"])

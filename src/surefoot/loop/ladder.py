@@ -55,19 +55,25 @@ class Ladder:
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         plain = {k: v for k, v in vars(self).items() if k != "steps"}
-        return plain | {"rungs": [vars(step) | {"success": list(step.success), "error": list(step.error)} for step in self.steps]}
+        return plain | {
+            "rungs": [vars(step) | {"success": list(step.success), "error": list(step.error)} for step in self.steps]
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Ladder":
         """The inverse of `to_dict`."""
-        steps = [Step(**{**row, "success": tuple(row["success"]), "error": tuple(row["error"])}) for row in data["rungs"]]
+        steps = [
+            Step(**{**row, "success": tuple(row["success"]), "error": tuple(row["error"])}) for row in data["rungs"]
+        ]
         return cls(steps=tuple(steps), **{k: v for k, v in data.items() if k != "rungs"})
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table, titles first."""
         out = [("rung", "success [%]", f"error [{self.unit}]", "trials", "robot time [s]", "")]
         for s in self.steps:
-            out.append((s.title, shown(s.success, 100.0), shown(s.error), str(s.trials), f"{s.robot_seconds:.1f}", s.note))
+            out.append(
+                (s.title, shown(s.success, 100.0), shown(s.error), str(s.trials), f"{s.robot_seconds:.1f}", s.note)
+            )
         return out
 
     def __str__(self) -> str:
@@ -88,7 +94,7 @@ def shown(ends: Ends, scale: float = 1.0) -> str:
 
 def ladder_of(loop: Loop, folder: Folder) -> Ladder:
     """The ladder from the results of the loop's steps; rungs that have not been judged are left out."""
-    steps, spent = [], 0.0
+    steps = []
     names = [f"deploy {rung.name}" for rung in loop.rungs] + ["explore"]
     spent = sum(folder.record(name).get("result", {}).get("robot_seconds", 0.0) for name in names)
     for rung in loop.rungs:
@@ -96,9 +102,11 @@ def ladder_of(loop: Loop, folder: Folder) -> Ladder:
             continue
         found = folder.result(f"judge {rung.name}")
         taught = folder.record("identify").get("result", {}).get("robot_seconds", 0.0) if rung.e == "posterior" else 0.0
+        note = folder.record("truth").get("result", {}).get("note", "") if rung.e == "truth" else ""
+        note = "; ".join(filter(None, (found.get("note", ""), note)))
         steps.append(Step(
             name=rung.name, title=rung.title, success=tuple(found["success"]), error=tuple(found["error"]),
-            trials=len(found["trials"]), robot_seconds=taught, note=folder.record("truth").get("result", {}).get("note", "") if rung.e == "truth" else "",
+            trials=found.get("distinct", len(found["trials"])), robot_seconds=taught, note=note,
         ))  # fmt: skip
     return Ladder(
         robot=loop.robot, task=loop.kit.task, hardware=loop.hardware, unit=UNITS[loop.kit.task], steps=tuple(steps), robot_seconds=spent,
@@ -132,12 +140,18 @@ def drawn(ladder: Ladder) -> str:
         y = top + row * k + row / 2
         value, low, high = (0.0 if v is None else v for v in step.success)
         out.append(f'<text x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(step.title)}</text>')
-        out.append(f'<rect x="{left}" y="{y - 9:.1f}" width="{wide * value:.1f}" height="18" fill="#0072b2" fill-opacity="0.75"/>')
-        out.append(f'<line x1="{x(low):.1f}" x2="{x(high):.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#000000" stroke-width="1.5"/>')
+        out.append(
+            f'<rect x="{left}" y="{y - 9:.1f}" width="{wide * value:.1f}" height="18" fill="#0072b2" fill-opacity="0.75"/>'
+        )
+        out.append(
+            f'<line x1="{x(low):.1f}" x2="{x(high):.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#000000" stroke-width="1.5"/>'
+        )
         out.append(f'<text x="{left + wide + 8}" y="{y + 4:.1f}">{100 * value:.0f} %</text>')
     bottom = top + row * len(ladder.steps)
     out.append(f'<line x1="{left}" x2="{left + wide}" y1="{bottom}" y2="{bottom}" stroke="#5d5d5d"/>')
-    out += [f'<text x="{x(s):.1f}" y="{bottom + 18}" text-anchor="middle">{100 * s:.0f}</text>' for s in (0.0, 0.5, 1.0)]
+    out += [
+        f'<text x="{x(s):.1f}" y="{bottom + 18}" text-anchor="middle">{100 * s:.0f}</text>' for s in (0.0, 0.5, 1.0)
+    ]
     return "\n".join([*out, "</svg>", ""])
 
 
@@ -153,7 +167,9 @@ def page_of(ladder: Ladder, folder: Folder) -> Any:
     rows = ladder.rows()
     page.table([list(row) for row in rows[1:]], columns=list(rows[0]), caption="Rungs from the bottom; 90 % intervals.")
     ends = [(s.title, *(100.0 * (v or 0.0) for v in s.success)) for s in ladder.steps]
-    page.intervals("Success on the robot", ends, "[%]", note="Judged by the referee's file; nothing of these runs is learnt from.")
+    page.intervals(
+        "Success on the robot", ends, "[%]", note="Judged by the referee's file; nothing of these runs is learnt from."
+    )
     errors = [(s.title, *s.error) for s in ladder.steps if None not in s.error]
     if errors:
         page.intervals("Error on the robot", errors, f"[{ladder.unit}]")
@@ -166,7 +182,6 @@ def _fitted(page: Any, folder: Folder) -> None:
     found = folder.record("identify").get("result")
     if not found:
         return
-    page.text("## What was learnt about e") if hasattr(page, "text") else None
     page.table(found["values"], caption=f"Fitted to {found['robot_seconds']:.1f} robot seconds; 90 % intervals.")
     for sentence in (*found["unidentified"], *found["misfit"])[:12]:
         page.callout("note", sentence)
@@ -177,4 +192,7 @@ def _gaps(page: Any, folder: Folder) -> None:
         rows = folder.record(path.stem.replace("-", " ")).get("result", {}).get("rows", [])
         if rows:
             keys = ("channel", "column", "nominal", "fitted", "floor", "unit", "horizon")
-            page.table([{k: row[k] for k in keys} for row in rows], caption=f"Log minus replay, {path.stem.replace('-', ' of ')}, RMS.")
+            page.table(
+                [{k: row[k] for k in keys} for row in rows],
+                caption=f"Log minus replay, {path.stem.replace('-', ' of ')}, RMS.",
+            )

@@ -8,6 +8,7 @@ Every step is a function of its own (see `train_rung`, `export_rung`, `deploy_ru
 `identify_robot`, `judge_rung`) that writes plain files into the folder; one that was finished with the same inputs is not done again.
 """
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,24 @@ def run_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) -> L
     ladder = ladder_of(loop, folder)
     write_ladder(ladder, folder)
     return ladder
+
+
+def prepare_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) -> Path:
+    """Do what of a loop depends on no robot: the first rungs and the design; loops on other stand-ins may begin with a copy of it."""
+    folder = Folder(out, say)
+    for rung in loop.rungs:
+        if rung.e in ("nominal", "randomized"):
+            train_rung(loop, folder, rung, say)
+            export_rung(loop, folder, rung, say)
+    if loop.kit.explore:
+        design_motion(loop, folder, say)
+    return folder.path
+
+
+def begin_with(prepared: str | Path, out: str | Path) -> None:
+    """Copy a prepared folder to `out`, unless something is there already; what does not fit the loop's settings is done anew."""
+    if not (Path(out) / "steps").is_dir():
+        shutil.copytree(prepared, out, dirs_exist_ok=True)
 
 
 def learn_from_robot(loop: Loop, folder: Folder, say: Say) -> None:

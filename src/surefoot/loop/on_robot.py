@@ -3,12 +3,11 @@
 Robot seconds are counted from the first reading to the last of every recording: standing up and sitting down are robot time too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from surefoot.errors import InputError
-from surefoot.files import write_text
 from surefoot.logs import Log, read_log
 from surefoot.loop.folder import Folder
 from surefoot.loop.settings import Loop, Rung
@@ -26,7 +25,12 @@ def asked_of(loop: Loop) -> Callable[[float], dict[str, float]]:
 
 def deploy_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
     """Run a rung's policy on the robot, safety on, into robot/NAME.mcap: {"log", "robot_seconds", "outcome", "verdict"}."""
-    inputs = {"hardware": loop.hardware, "reality": stamp(loop.reality), "seconds": loop.kit.seconds, "asked": loop.kit.asked}
+    inputs = {
+        "hardware": loop.hardware,
+        "reality": stamp(loop.reality),
+        "seconds": loop.kit.seconds,
+        "asked": loop.kit.asked,
+    }
     after = [f"export {rung.name}"]
     return folder.step(f"deploy {rung.name}", inputs, lambda _again: _deployed(loop, folder, rung, say), after=after)
 
@@ -58,7 +62,12 @@ def _first(verdict: Any) -> str:
 
 
 def _told(outcome: Any, log: Log, name: str) -> dict[str, Any]:
-    said = {"ended": outcome.ended, "reason": outcome.reason, "seconds": outcome.seconds, "events": list(outcome.events[:5])}
+    said = {
+        "ended": outcome.ended,
+        "reason": outcome.reason,
+        "seconds": outcome.seconds,
+        "events": list(outcome.events[:5]),
+    }
     return {"log": f"robot/{name}", "robot_seconds": log.duration, "outcome": said}
 
 
@@ -97,7 +106,9 @@ def gap_of(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None
         rows = gap_rows(model_of(loop), logs, found, channels=("joint_pos",), window=loop.kit.window)
         for row in rows:
             after_fit = "" if row["fitted"] is None else f", fitted {row['fitted']:.4f}"
-            say(f"gap of {row['column']}: nominal {row['nominal']:.4f}{after_fit}, noise {row['floor']:.4f} {row['unit']}")
+            say(
+                f"gap of {row['column']}: nominal {row['nominal']:.4f}{after_fit}, noise {row['floor']:.4f} {row['unit']}"
+            )
         return {"rows": rows}
 
     return folder.step(f"gap {rung.name}", {"window": loop.kit.window}, work, after=after)
@@ -106,7 +117,13 @@ def gap_of(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None
 def design_motion(loop: Loop, folder: Folder, say: Say = lambda _line: None) -> dict[str, Any]:
     """Design the seconds of robot time that teach most, into robot/motion.json: {"expected": what they should teach}."""
     kit = loop.kit
-    inputs = {"robot": loop.robot, "seconds": kit.explore, "window": kit.window, "effort": dict(kit.effort), "seed": loop.seed}
+    inputs = {
+        "robot": loop.robot,
+        "seconds": kit.explore,
+        "window": kit.window,
+        "effort": dict(kit.effort),
+        "seed": loop.seed,
+    }
     inputs |= {"timestep": kit.timestep, "only": kit.only}
 
     def work(_again: bool) -> dict[str, Any]:
@@ -140,7 +157,9 @@ def play_motion(loop: Loop, folder: Folder, say: Say = lambda _line: None) -> di
             outcome = play(folder / "robot/motion.json", hardware, record=record, say=None)
         finally:
             hardware.close()
-        say(f"the motion on the robot: {outcome.ended}, {outcome.seconds:.1f} s {outcome.reason if outcome.ended != 'finished' else ''}")
+        say(
+            f"the motion on the robot: {outcome.ended}, {outcome.seconds:.1f} s {outcome.reason if outcome.ended != 'finished' else ''}"
+        )
         return _told(outcome, read_log(record), record.name)
 
     inputs = {"hardware": loop.hardware, "reality": stamp(loop.reality)}
@@ -151,14 +170,22 @@ def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _li
     """Fit e to everything that was recorded so far, into fit.json: {"values", "robot_seconds", "sentences"}."""
     kit = loop.kit
     used = (f"deploy {rung.name}",) + (("explore",) if kit.explore else ())
-    inputs = {"window": kit.window, "timestep": kit.timestep, "only": kit.only, "channels": kit.channels, "seed": loop.seed}
+    inputs = {
+        "window": kit.window,
+        "timestep": kit.timestep,
+        "only": kit.only,
+        "channels": kit.channels,
+        "seed": loop.seed,
+    }
 
     def work(_again: bool) -> dict[str, Any]:
         from surefoot.identify import identify
 
         spent = sum(folder.result(name)["robot_seconds"] for name in used)
         if spent > kit.budget:
-            raise InputError(f"{spent:.1f} robot seconds were used, allowed are {kit.budget:g}: shorten --explore or --seconds")
+            raise InputError(
+                f"{spent:.1f} robot seconds were used, allowed are {kit.budget:g}: shorten --explore or --seconds"
+            )
         sim = model_of(loop)
         fit = identify(
             sim, usable(logs_of(folder, used), kit.window), only=fitted_names(loop, sim), channels=kit.channels, window=kit.window,
@@ -184,10 +211,3 @@ def usable(logs: list[Log], window: float) -> list[Log]:
     if not long:
         raise InputError(f"no recording is as long as two windows of {window:g} s: let the robot run for longer")
     return long
-
-
-def write_words(folder: Folder, name: str, words: Mapping[str, Any]) -> None:
-    """A small JSON file among the artefacts."""
-    import json
-
-    write_text(folder / name, json.dumps(dict(words), indent=1, ensure_ascii=False, default=str) + "\n")

@@ -54,7 +54,7 @@ class Kit:
         budget: robot seconds that may be used before the retrained policy is brought to it.
         timestep: of the simulator that designs and fits [s].
         window: of the fit [s].
-        trials: runs on the stand-in by which a rung is judged, for each command.
+        trials: runs on the stand-in by which a rung is judged, for each command; `judged` is how long each is [s].
         channels: that the fit compares; None: its own choice.
         only: Params to fit; None: all that can be learned by moving.
     """
@@ -71,6 +71,7 @@ class Kit:
     timestep: float
     window: float
     trials: int
+    judged: float = 6.0
     channels: tuple[str, ...] | None = None
     only: tuple[str, ...] | None = None
     effort: Mapping[str, Any] = field(default_factory=dict)
@@ -79,13 +80,13 @@ class Kit:
 WALKS = ({"vx": 0.6}, {"vx": 0.3, "vy": 0.3}, {"vx": 0.4, "yaw_rate": 0.7})
 KITS = {
     "qube": Kit(
-        task="swing_up", steps=1_000_000, more=300_000, every=100_000, enough=0.95, seconds=6.0, explore=10.0, budget=30.0,
-        timestep=0.002, window=1.0, trials=4, effort={"families": ("multi-sine",), "population": 12, "rounds": 3, "elite": 3, "samples": 4},
+        task="swing_up", steps=1_000_000, more=300_000, every=100_000, enough=0.95, seconds=6.0, explore=8.0, budget=30.0,
+        timestep=0.002, window=0.3, trials=4, effort={"families": ("multi-sine",), "population": 6, "rounds": 2, "elite": 2, "samples": 2},
     ),
     "go2": Kit(
         task="velocity", steps=4_000_000, more=600_000, every=300_000, enough=0.9, seconds=12.0, asked=WALKS, explore=8.0,
         budget=120.0, timestep=0.005, window=0.3, trials=2,
-        effort={"families": ("multi-sine",), "population": 8, "rounds": 2, "elite": 2, "samples": 2},
+        effort={"families": ("multi-sine",), "population": 4, "rounds": 2, "elite": 1, "samples": 2},
     ),
 }  # fmt: skip
 """By robot."""

@@ -74,14 +74,23 @@ def nominal_of(params: Params) -> dict[str, Any]:
 def train_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
     """Train one rung into rungs/NAME/run; {"steps", "success": last judgement in its own worlds, ...}."""
     kit = loop.kit
-    inputs = {"robot": loop.robot, "task": kit.task, "e": rung.e, "seed": loop.seed, "enough": kit.enough, "every": kit.every}
+    inputs = {
+        "robot": loop.robot,
+        "task": kit.task,
+        "e": rung.e,
+        "seed": loop.seed,
+        "enough": kit.enough,
+        "every": kit.every,
+    }
     inputs["steps"] = kit.more if rung.start else kit.steps
     after = [f"train {rung.start}"] if rung.start else []
     if rung.e == "posterior":
         after.append("identify")
     if rung.e == "truth":
         inputs["reality"] = stamp(loop.reality)
-    return folder.step(f"train {rung.name}", inputs, lambda again: _trained(loop, folder, rung, again, say), after=after)
+    return folder.step(
+        f"train {rung.name}", inputs, lambda again: _trained(loop, folder, rung, again, say), after=after
+    )
 
 
 def stamp(path: Path) -> list[Any]:
@@ -126,7 +135,9 @@ def _trained(loop: Loop, folder: Folder, rung: Rung, again: bool, say: Say) -> d
 
 def export_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
     """Write a rung's policy as a bundle into rungs/NAME/bundle and check it against its robot: {"bundle", "policy", "verdict"}."""
-    return folder.step(f"export {rung.name}", {}, lambda _again: _exported(loop, folder, rung, say), after=[f"train {rung.name}"])
+    return folder.step(
+        f"export {rung.name}", {}, lambda _again: _exported(loop, folder, rung, say), after=[f"train {rung.name}"]
+    )
 
 
 def _exported(loop: Loop, folder: Folder, rung: Rung, say: Say) -> dict[str, Any]:
@@ -140,7 +151,9 @@ def _exported(loop: Loop, folder: Folder, rung: Rung, say: Say) -> dict[str, Any
     practice, where = practice_of(loop), folder / f"rungs/{rung.name}/bundle"
     run = load_run(folder / f"rungs/{rung.name}/run")
     sim = Sim(practice.robot, worlds=64, seed=loop.seed)
-    seen = trained_ranges(run.policy, practice.task, sim, seconds=loop.kit.seconds, e=belief_of(loop, folder, rung, sim.params))
+    seen = trained_ranges(
+        run.policy, practice.task, sim, seconds=loop.kit.seconds, e=belief_of(loop, folder, rung, sim.params)
+    )
     contract = with_trained(complete(practice.task.contract(sim), practice.robot), seen.low, seen.high)
     about = {
         "run": {"name": rung.name, "steps": run.steps, "seed": loop.seed, "config": run.config},
@@ -150,4 +163,9 @@ def _exported(loop: Loop, folder: Folder, rung: Rung, say: Say) -> dict[str, Any
     bundle = load_bundle(where)
     verdict = verify(bundle, None, practice.robot)
     say(f"{rung.title}: {verdict}")
-    return {"bundle": f"rungs/{rung.name}/bundle", "policy": bundle.hash, "verified": verdict.ok, "verdict": verdict.to_dict()}
+    return {
+        "bundle": f"rungs/{rung.name}/bundle",
+        "policy": bundle.hash,
+        "verified": verdict.ok,
+        "verdict": verdict.to_dict(),
+    }

@@ -40,7 +40,7 @@ class Nearest:
 
 def true_e(file: Path, params: Params) -> Nearest:
     """Read a reality's file as an e of bound Params."""
-    from surefoot.hardware.reality import TRUTH, load_reality
+    from surefoot.hardware.reality import load_reality
 
     reality = load_reality(file)
     found: dict[str, Any] = {}
@@ -58,12 +58,14 @@ def true_e(file: Path, params: Params) -> Nearest:
         found[name] = float(given[0]) if given.size == 1 else given
     for key, value in reality.truth.items():
         parts = list(value) if isinstance(value, Mapping) else [""]
-        if key not in TRUTH or not any((key, part) in used for part in parts) and key not in ("push_every", "velocity_filter"):
+        if key != "push_every" and not all((key, part) in used for part in parts):
             beyond.append(key)
     return Nearest(e=found, beyond=tuple(dict.fromkeys(beyond)))
 
 
-def _values(truth: Mapping[str, Any], param: Any, elements: tuple[str, ...], value: np.ndarray, used: set[tuple[str, str]]) -> np.ndarray:
+def _values(
+    truth: Mapping[str, Any], param: Any, elements: tuple[str, ...], value: np.ndarray, used: set[tuple[str, str]]
+) -> np.ndarray:
     """Values of one Param, (elements,): the reality's where it has them, else `value`."""
     out = value.copy()
     if param.kind in ("mass", "com"):
@@ -102,3 +104,54 @@ def _values(truth: Mapping[str, Any], param: Any, elements: tuple[str, ...], val
 def _covers(of: Any, name: str) -> bool:
     """Whether a Param is about an element (or about those of a pattern)."""
     return any(one == name or re.fullmatch(one, name) is not None for one in ((of,) if isinstance(of, str) else of))
+
+
+def held_text(text: str) -> str:
+    """The TOML text of a reality without all that the robot's Params do not hold, its values within their bounds."""
+    import tomllib
+
+    from surefoot.hardware.generator import _text
+    from surefoot.hardware.reality import parse_reality
+    from surefoot.robots import load
+    from surefoot.sim import Sim
+
+    data = tomllib.loads(text)
+    params = Sim(load(data["robot"])).params
+    truth: dict[str, Any] = {}
+    for key, value in data["truth"].items():
+        parts = value if isinstance(value, Mapping) else {"": value}
+        for part, number in parts.items():
+            if not _holds(params, key, part):
+                continue
+            if isinstance(value, Mapping):
+                truth.setdefault(key, {})[part] = _within(params, key, part, number)
+            else:
+                truth[key] = _within(params, key, part, number)
+    if "push_speed" in truth and "push_every" in data["truth"]:
+        truth["push_every"] = data["truth"]["push_every"]
+    made = _text(data["robot"], 0, float(data["level"]), data.get("numerics", {}), truth, {})
+    parse_reality(made, name="held")
+    return made
+
+
+def _about(params: Params, key: str, part: str) -> list[Any]:
+    """Params that hold an entry of a reality."""
+    kinds = {v: k for k, v in DIRECT.items()} | {k: k for k in (*FACTORS, "mass", "com", "gyro_bias")}
+    found = [p for p in params.values() if p.kind == kinds.get(key)]
+    return [p for p in found if not part or _covers(p.of, part)]
+
+
+def _holds(params: Params, key: str, part: str) -> bool:
+    return bool(_about(params, key, part))
+
+
+def _within(params: Params, key: str, part: str, number: Any) -> Any:
+    """A value between the bounds of its Param."""
+    about = _about(params, key, part)
+    if isinstance(number, list):
+        axes = {p.options.get("axis"): p for p in about}
+        each = [axes.get("xyz"[i], axes.get(None)) for i in range(len(number))]
+        return [0.0 if p is None else float(np.clip(x, p.low, p.high)) for p, x in zip(each, number, strict=True)]
+    p = about[0]
+    scale = float(p.nominal if p.kind in FACTORS and p.nominal is not None else 1.0)
+    return float(np.clip(number, p.low / scale, p.high / scale))

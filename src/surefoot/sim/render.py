@@ -45,6 +45,10 @@ class Camera:
     def __init__(self, sim: Sim, *, width: int = 640, height: int = 480):
         self.sim, self.width, self.height = sim, width, height
         self._gl = _context(width, height)
+        if not hasattr(sim.engine, "batch"):
+            raise InputError(
+                f"pictures are made of worlds on the CPU, not on engine '{sim.engine.name}': make a like Sim there"
+            )
         self._model = sim.engine.batch.get_model(0)
         self._data = mujoco.MjData(self._model)
         self._model.vis.global_.offwidth, self._model.vis.global_.offheight = width, height

@@ -1,0 +1,151 @@
+"""The first loop on hidden realities: does what the robot taught beat randomization, and how near does it come to the oracle?
+
+    held     stand-ins whose physics the Params hold: drawn, then freed from all that no Param knows
+    beyond   stand-ins as they are drawn, with physics beyond the Params
+
+Nothing but the oracle and this bench opens the realities' files. A case is one whole loop in a folder of its own; within a case an
+interrupted loop goes on at its last step.
+"""
+
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot.bench.cases import folder, package_hash, work
+from surefoot.bench.table import Mark, Request, Result
+from surefoot.errors import InputError
+from surefoot.files import write_text
+from surefoot.hardware.generator import draw
+from surefoot.loop import Ladder, begin_with, loop_of, prepare_loop, run_loop
+from surefoot.loop.truth import held_text
+
+REALITIES = 10
+LEVELS = (0.4, 0.9)
+"""Between which the hidden realities lie."""
+ALLOWED = {"qube": 30.0, "go2": 120.0}
+"""Robot seconds."""
+SHARE = 0.9
+"""Of the oracle's success."""
+
+
+def hidden(robot: str, number: int, seed: int = 0) -> tuple[str, str]:
+    """Sort ("held" or "beyond") and TOML text of a hidden reality; even numbers are held by the Params."""
+    level = LEVELS[0] + (LEVELS[1] - LEVELS[0]) * (number % REALITIES) / (REALITIES - 1)
+    text = draw(robot, 7919 * (seed + 1) + number, round(level, 3))
+    return ("held", held_text(text)) if number % 2 == 0 else ("beyond", text)
+
+
+def case(robot: str, name: str, file: Path, request: Request) -> list[Mark]:
+    """The marks of one loop: success and error of every rung, and the robot seconds that taught it.
+
+    What depends on no reality, the first trainings and the design, is done once and copied.
+    """
+    there = folder() / "loop" / f"{package_hash()[:12]}-{'quick' if request.quick else 'whole'}"
+    loop = loop_of(robot, f"twin:{file}", quick=request.quick)
+    begin_with(prepare_loop(loop, there / robot, say=request.tell), there / f"{robot}-{name.replace(' ', '-')}")
+    return marks_of(f"{robot} {name}", run_loop(loop, there / f"{robot}-{name.replace(' ', '-')}", say=request.tell))
+
+
+def marks_of(name: str, ladder: Ladder) -> list[Mark]:
+    """A ladder as marks "ROBOT SORT NUMBER|RUNG|WHAT"."""
+    found = []
+    for step in ladder.steps:
+        about = f"{step.trials} runs; {step.note}" if step.note else f"{step.trials} runs"
+        found.append(Mark(name=f"{name}|{step.name}|success", value=step.success[0], reference=about))
+        found.append(Mark(name=f"{name}|{step.name}|error", value=step.error[0], unit=ladder.unit, reference=about))
+    spent = max(step.robot_seconds for step in ladder.steps)
+    return [*found, Mark(name=f"{name}|identified|robot seconds", value=spent, unit="s")]
+
+
+def cases_of(request: Request) -> dict[str, Callable[[], list[Mark]]]:
+    """All loops to run: given realities, or drawn ones."""
+    if request.realities is not None:
+        files = sorted(request.realities.glob("*.toml"))
+        if not files:
+            raise InputError(
+                f"--realities {request.realities} holds no .toml file: give the folder of some stand-in robots"
+            )
+        return {f"{_robot(f)} given {f.stem}": _case(_robot(f), f"given {f.stem}", f, request) for f in files}
+    out: dict[str, Callable[[], list[Mark]]] = {}
+    for robot in ("qube",) if request.quick else ("qube", "go2"):
+        for number in range(2 if request.quick else REALITIES):
+            sort, text = hidden(robot, number)
+            file = folder() / "loop" / "realities" / f"{robot}-{number}.toml"
+            if not file.is_file() or file.read_text(encoding="utf-8") != text:
+                write_text(file, text)
+            out[f"{robot} {sort} {number}"] = _case(robot, f"{sort} {number}", file, request)
+    return out
+
+
+def _robot(file: Path) -> str:
+    return str(tomllib.loads(file.read_text(encoding="utf-8")).get("robot", ""))
+
+
+def _case(robot: str, name: str, file: Path, request: Request) -> Callable[[], list[Mark]]:
+    return lambda: case(robot, name, file, request)
+
+
+def measure(request: Request) -> Result:
+    """The marks over ten hidden realities of qube and Go2 each (two of qube when quick)."""
+    begin = time.perf_counter()
+    rows = work("loop", cases_of(request), request)
+    return Result(
+        bench="loop", marks=tuple(summary(rows)), seed=0, seconds=time.perf_counter() - begin, quick=request.quick
+    )
+
+
+def summary(rows: list[Mark]) -> list[Mark]:
+    """Means over the realities of each robot, and how they stand to the marks."""
+    table: dict[str, dict[tuple[str, str], float]] = {}
+    for row in rows:
+        name, rung, what = row.name.split("|")
+        table.setdefault(name, {})[(rung, what)] = float("nan") if row.value is None else row.value
+    marks: list[Mark] = []
+    for robot, allowed in ALLOWED.items():
+        mine = {name: found for name, found in table.items() if name.startswith(f"{robot} ")}
+        if mine:
+            marks += _robot_marks(robot, allowed, mine)
+    return marks + [
+        Mark(name=r.name.replace("|", ": ", 1).replace("|", ", "), value=r.value, unit=r.unit, reference=r.reference)
+        for r in rows
+    ]
+
+
+def _robot_marks(robot: str, allowed: float, mine: Mapping[str, Mapping[tuple[str, str], float]]) -> list[Mark]:
+    def mean(rung: str, names: Mapping[str, Any]) -> float:
+        return float(np.nanmean([found[(rung, "success")] for found in names.values()]))
+
+    held = {name: found for name, found in mine.items() if name.split()[1] == "held"}
+    identified, randomized = mean("identified", mine), mean("randomized", mine)
+    rungs = {
+        "simulation only": "simulation",
+        "randomized": "randomized",
+        "identified": "identified",
+        "oracle": "oracle",
+    }
+    about = f"{len(mine)} hidden realities; " + ", ".join(
+        f"{words} {mean(rung, mine):.2f}" for words, rung in rungs.items()
+    )
+    marks = [
+        Mark(
+            name=f"loop, {robot}: success, identified − randomized",
+            value=identified - randomized,
+            op=">=",
+            mark=0.0,
+            reference=about,
+        )
+    ]
+    if held:
+        best = mean("oracle", held)
+        ratio = mean("identified", held) / best if best else None
+        marks.append(Mark(
+            name=f"loop, {robot}: success over the oracle's where the Params hold the physics", value=ratio, op=">=", mark=SHARE,
+            reference=f"{len(held)} hidden realities; oracle {best:.2f}" if best else "the oracle never succeeded: nothing to compare with",
+        ))  # fmt: skip
+    spent = max(found[("identified", "robot seconds")] for found in mine.values())
+    marks.append(Mark(name=f"loop, {robot}: robot seconds, the most", value=spent, unit="s", op="<=", mark=allowed))
+    return marks

@@ -1,0 +1,319 @@
+"""The loop: its folder resumes, its truth is the reality's, its ladder says what happened; a small one runs from end to end."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from surefoot.errors import InputError
+from surefoot.hardware.generator import draw
+from surefoot.hardware.referee import Truth
+from surefoot.loop import RUNGS, Folder, Ladder, Loop, Rung, begin_with, loop_of, run_loop
+from surefoot.loop.judging import Trial, distinct, ended_words, swung_up, walked
+from surefoot.loop.ladder import Step, drawn, page_of, shown
+from surefoot.loop.training import belief_of, posterior_of
+from surefoot.loop.truth import held_text, true_e
+from surefoot.robots import load
+from surefoot.sim import Sim
+
+TWIN = "twin:qube/06-nasty"
+
+
+def counted(calls: list, value: float = 1.0):
+    def work(again: bool) -> dict:
+        calls.append(again)
+        return {"value": value}
+
+    return work
+
+
+# -------------------------------------------------------------------- the folder
+
+
+def test_a_finished_step_is_not_done_again(tmp_path):
+    calls: list[bool] = []
+    for _ in range(2):
+        assert Folder(tmp_path).step("fit", {"window": 1.0}, counted(calls)) == {"value": 1.0}
+    assert calls == [False]
+
+
+def test_other_inputs_or_another_step_before_it_do_it_again(tmp_path):
+    folder, calls = Folder(tmp_path), []
+    folder.step("train", {"seed": 0}, counted([]))
+    folder.step("fit", {"window": 1.0}, counted(calls), after=["train"])
+    folder.step("fit", {"window": 2.0}, counted(calls), after=["train"])
+    folder.step("train", {"seed": 1}, counted([]))
+    folder.step("fit", {"window": 2.0}, counted(calls), after=["train"])
+    assert calls == [False, False, False]
+
+
+def test_an_interrupted_step_is_told_that_it_was_begun(tmp_path):
+    def stopped(_again: bool) -> dict:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Folder(tmp_path).step("train", {}, stopped)
+    with pytest.raises(InputError, match="has not been done"):
+        Folder(tmp_path).result("train")
+    calls: list[bool] = []
+    Folder(tmp_path).step("train", {}, counted(calls))
+    assert calls == [True]
+
+
+def test_a_loop_may_begin_with_a_prepared_folder(tmp_path):
+    Folder(tmp_path / "a").step("train", {}, counted([]))
+    begin_with(tmp_path / "a", tmp_path / "b")
+    Folder(tmp_path / "a").step("design", {}, counted([]))
+    begin_with(tmp_path / "a", tmp_path / "b")
+    calls: list[bool] = []
+    Folder(tmp_path / "b").step("train", {}, counted(calls))
+    Folder(tmp_path / "b").step("design", {}, counted(calls))
+    assert calls == [False]
+
+
+def test_a_loop_in_a_file_is_refused(tmp_path):
+    (tmp_path / "x").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        Folder(tmp_path / "x")
+
+
+# -------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize("hardware", ["unitree:eth0", "twin:", "go2/12-nasty"])
+def test_a_loop_needs_a_stand_in(hardware):
+    with pytest.raises(InputError, match="stand-in"):
+        loop_of("qube", hardware)
+
+
+def test_unknown_robots_tasks_and_ladders_are_refused():
+    with pytest.raises(InputError, match="robot with a loop"):
+        loop_of("qub", TWIN)
+    with pytest.raises(InputError, match="task"):
+        loop_of("qube", TWIN, task="walk")
+    good = loop_of("qube", TWIN)
+    with pytest.raises(InputError, match="does not come before"):
+        replace(good, rungs=(RUNGS[2], RUNGS[1]))
+    with pytest.raises(InputError, match="needs the rung"):
+        replace(good, rungs=RUNGS[:1])
+
+
+def test_a_further_rung_finds_its_place():
+    more = Rung(name="adaptive", title="adaptive", e="randomized", start="randomized")
+    assert replace(loop_of("qube", TWIN), rungs=(*RUNGS, more)).rung("adaptive") is more
+
+
+# -------------------------------------------------------------------- truth and beliefs
+
+
+@pytest.fixture(scope="module")
+def qube() -> Sim:
+    return Sim(load("qube"))
+
+
+def test_the_truth_of_a_reality_in_the_words_of_the_params(qube):
+    found = true_e(Loop(robot="qube", hardware="twin:qube/02-warm", kit=loop_of("qube", TWIN).kit).reality, qube.params)
+    assert found.e["resistance"] == pytest.approx(9.2)
+    assert found.e["torque_constant"] == pytest.approx(0.040)
+    assert found.e["arm_damping"] == pytest.approx(5e-5)
+    assert found.e["pendulum_damping"] == pytest.approx(5e-6)
+    assert found.e["encoder_bias"] == pytest.approx(0.006)
+    assert found.e["arm_mass"] == pytest.approx(0.095)
+    assert found.beyond == ("velocity_filter",)
+
+
+def test_what_no_param_holds_is_named(qube):
+    found = true_e(loop_of("qube", TWIN).reality, qube.params)
+    assert {"gear_ripple", "hysteresis", "sag", "jitter", "sensor_delay"} <= set(found.beyond)
+    assert not found.whole
+
+
+def test_gains_are_factors_and_patterns_reach_their_joints():
+    params = Sim(load("go2")).params
+    found = true_e(loop_of("go2", "twin:go2/12-nasty").reality, params)
+    assert found.e["kp"] == pytest.approx(34.0)
+    assert any(word.startswith("kd = 0.5") for word in found.beyond)
+    joints = params.elements["encoder_bias"]
+    bias = dict(zip(joints, found.e["encoder_bias"], strict=True))
+    assert bias["FL_thigh_joint"] == pytest.approx(-0.03)
+    assert bias["FL_hip_joint"] == 0.0
+    assert found.e["base_com_x"] == pytest.approx(-0.045)
+
+
+@pytest.mark.parametrize("robot", ["qube", "go2"])
+def test_a_held_reality_is_held_whole(robot, tmp_path):
+    file = tmp_path / "held.toml"
+    file.write_text(held_text(draw(robot, 5, 0.9)))
+    assert true_e(file, Sim(load(robot)).params).beyond == ()
+    assert "beyond" not in file.read_text()
+
+
+def test_the_rungs_draw_from_what_they_say(qube, tmp_path):
+    loop, folder = loop_of("qube", "twin:qube/02-warm"), Folder(tmp_path)
+    nominal = belief_of(loop, folder, loop.rung("simulation"), qube.params).sample(3, 0)
+    assert np.ptp(nominal["resistance"]) == 0.0
+    assert nominal["resistance"][0] == 8.4
+    assert belief_of(loop, folder, loop.rung("randomized"), qube.params) == qube.params.prior()
+    truth = belief_of(loop, folder, loop.rung("oracle"), qube.params).sample(2, 0)
+    assert truth["resistance"] == pytest.approx([9.2, 9.2])
+
+
+def test_a_posterior_keeps_the_prior_of_what_was_not_fitted(qube, tmp_path):
+    from surefoot.identify import Fit
+
+    params = qube.params.only("resistance", "arm_mass")
+    sd = np.array([0.1, 0.002])
+    fit = Fit.made(params, np.array([9.0, 0.11]), np.diag(sd**2), white_std=sd, freedom=30.0)
+    prior = posterior_of(qube.params, fit)
+    drawn_e = prior.sample(4000, 0)
+    assert drawn_e["resistance"].mean() == pytest.approx(9.0, abs=0.01)
+    assert drawn_e["resistance"].std() == pytest.approx(0.1, rel=0.1)
+    assert drawn_e["arm_mass"].mean() == pytest.approx(0.11, abs=2e-4)
+    assert np.ptp(drawn_e["encoder_bias"]) > 0.055
+
+
+# -------------------------------------------------------------------- judging
+
+
+def truth_of(n: int = 601, **arrays) -> Truth:
+    zeros = {k: np.zeros((n, 3)) for k in ("base_pos", "base_vel_world", "gyro")}
+    base = {
+        **zeros, "time": np.linspace(0.0, 6.0, n), "quat": np.tile([1.0, 0, 0, 0], (n, 1)), "height": np.full(n, 0.32),
+        "upright": np.ones(n), "contact": np.zeros((n, 4)), "joint_pos": np.zeros((n, 2)), "joint_vel": np.zeros((n, 2)),
+        "torque": np.zeros((n, 1)),
+        "state": np.ones(n), "events": (), "about": {"joints": ["arm", "pendulum"]},
+    }  # fmt: skip
+    return Truth(**{**base, **arrays})
+
+
+def test_a_swing_up_is_judged_by_its_second_half():
+    angle = np.zeros((601, 2))
+    angle[250:, 1] = np.pi + 0.1
+    assert swung_up(truth_of(joint_pos=angle), 0.0, 6.0, 6.0) == (True, pytest.approx(0.1, abs=1e-6))
+    angle[400:500, 1] = 0.0
+    assert not swung_up(truth_of(joint_pos=angle), 0.0, 6.0, 6.0)[0]
+    assert swung_up(truth_of(joint_pos=angle), 0.0, 3.0, 6.0) == (False, pytest.approx(np.pi))
+
+
+def test_a_walk_is_judged_by_its_mean_velocity():
+    speed = np.tile([0.5, 0.0, 0.0], (601, 1))
+    good, error = walked(truth_of(base_vel_world=speed), 0.0, 6.0, 6.0, {"vx": 0.6})
+    assert good
+    assert error == pytest.approx(0.1)
+    assert not walked(truth_of(base_vel_world=speed), 0.0, 6.0, 6.0, {"vx": 0.6, "yaw_rate": 0.7})[0]
+    low = np.full(601, 0.32)
+    low[300] = 0.05
+    assert walked(truth_of(base_vel_world=speed, height=low), 0.0, 6.0, 6.0, {"vx": 0.6}) == (False, 1.0)
+
+
+def test_repeated_runs_count_once_and_early_ends_are_told():
+    same = Trial(success=False, error=3.1, ended="safety", lasted=3.5, reason="freeze: stuck")
+    other = Trial(success=True, error=0.1, ended="finished", lasted=6.0)
+    assert distinct([same, same, other]) == [same, other]
+    assert ended_words([same, same, other]) == "2 of 3 runs ended early: freeze: stuck"
+    assert ended_words([other]) == ""
+
+
+# -------------------------------------------------------------------- the ladder and its bench
+
+
+def ladder(identified: float = 1.0, randomized: float = 0.5) -> Ladder:
+    shares = {"simulation": 0.0, "randomized": randomized, "identified": identified, "oracle": 1.0}
+    steps = [
+        Step(
+            name=r.name, title=r.title, success=(shares[r.name], 0.0, 1.0), error=(0.1, 0.05, 0.15), trials=4,
+            robot_seconds=14.0 * (r.e == "posterior"),
+        )
+        for r in RUNGS
+    ]  # fmt: skip
+    return Ladder(
+        robot="qube", task="swing_up", hardware=TWIN, unit="rad", steps=tuple(steps), robot_seconds=20.0, seconds=60.0
+    )
+
+
+def test_a_ladder_prints_draws_and_loads_back(tmp_path):
+    made = ladder()
+    assert Ladder.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    text = str(made)
+    assert "identified + retrained" in text
+    assert "100 (0 .. 100)" in text
+    assert drawn(made).count("<rect") == 1 + len(RUNGS)
+    assert "oracle" in page_of(made, Folder(tmp_path)).html()
+    assert shown((None, None, None)) == ""
+
+
+def test_the_bench_compares_the_rungs():
+    from surefoot.bench.loop import marks_of, summary
+
+    rows = [*marks_of("qube held 0", ladder(1.0)), *marks_of("qube beyond 1", ladder(0.5, 0.25))]
+    found = {m.name: m for m in summary(rows)}
+    assert found["loop, qube: success, identified − randomized"].value == pytest.approx(0.375)
+    ratio = next(m for name, m in found.items() if "over the oracle" in name)
+    assert ratio.value == 1.0
+    assert ratio.holds
+    assert found["loop, qube: robot seconds, the most"].value == 14.0
+
+
+def test_hidden_realities_differ_and_are_partly_held():
+    from surefoot.bench.loop import hidden
+
+    sorts = [hidden("qube", k) for k in range(4)]
+    assert [sort for sort, _ in sorts] == ["held", "beyond", "held", "beyond"]
+    assert len({text for _, text in sorts}) == 4
+
+
+# -------------------------------------------------------------------- all of it
+
+
+@pytest.mark.slow
+def test_a_training_may_start_from_another(tmp_path):
+    from surefoot.learn import PPO, train
+    from surefoot.tasks import World
+    from surefoot.tasks.swing_up import cartpole
+
+    def world() -> World:
+        sim = Sim(load("cartpole"), worlds=4)
+        return World(cartpole(), sim, e=sim.params.prior())
+
+    ppo = PPO(horizon=4, minibatches=1, hidden=(8,), critic_hidden=(8,), rate_bounds=(1e-9, 1e-9), rate=1e-9)
+    quiet = {"say": lambda _line: None}
+    first = train(
+        world(),
+        PPO(horizon=4, minibatches=1, hidden=(8,), critic_hidden=(8,)),
+        run=tmp_path / "a",
+        steps=64,
+        seed=0,
+        **quiet,
+    )
+    warm = train(world(), ppo, run=tmp_path / "b", steps=16, seed=1, start=tmp_path / "a", **quiet)
+    cold = train(world(), ppo, run=tmp_path / "c", steps=16, seed=1, **quiet)
+    weights = {name: run.policy.to_arrays() for name, run in (("first", first), ("warm", warm), ("cold", cold))}
+    key = next(k for k, v in weights["first"].items() if np.ndim(v) == 2)
+    near = np.abs(weights["warm"][key] - weights["first"][key]).max()
+    assert near < 0.1 * np.abs(weights["cold"][key] - weights["first"][key]).max()
+
+
+@pytest.mark.slow
+def test_a_small_loop_from_end_to_end_and_again(tmp_path):
+    effort = {"families": ("multi-sine",), "population": 2, "rounds": 1, "elite": 1, "samples": 1}
+    loop = loop_of(
+        "qube", "twin:qube/02-warm", steps=12_288, more=4_096, every=10**6, trials=1, judged=2.0, seconds=2.0, explore=2.0, effort=effort,
+        only=("resistance", "command_delay"),
+    )  # fmt: skip
+    made = run_loop(loop, tmp_path)
+    assert [step.name for step in made.steps] == [rung.name for rung in RUNGS]
+    assert 0.0 < made["identified"].robot_seconds < loop.kit.budget
+    for name in (
+        "ladder.json",
+        "ladder.svg",
+        "report.html",
+        "fit.json",
+        "robot/motion.mcap",
+        "rungs/identified/bundle/policy.onnx",
+    ):
+        assert (tmp_path / name).is_file(), name
+    said: list[str] = []
+    again = run_loop(loop, tmp_path, say=said.append)
+    assert again == made
+    assert all(line.endswith("done before") for line in said)
