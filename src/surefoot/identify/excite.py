@@ -262,11 +262,11 @@ class Judge:
         band = self.effort.band or min(10.0, 0.2 / dt)
         return Grid(dt=dt, steps=round(seconds / dt), motors=len(self.centre), band=band, at_rest=self.positions)
 
-    def scaled(self, motions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def scaled(self, motions: np.ndarray, shares: Sequence[float] = SCALES) -> tuple[np.ndarray, np.ndarray]:
         """Commands (k, steps, motors) of unit motions at their largest allowed scale, and the scales (k,); 0: none is allowed."""
         k, s = len(motions), len(next(iter(self.beliefs.e.values())))
         scales, open_ = np.zeros(k), np.arange(k)
-        for scale in SCALES:
+        for scale in shares:
             u = self.centre + scale * self.amplitude * motions[open_]
             states = self.information.walk(u, self.beliefs.e, self.sim.control_dt)
             good = (self.limits.excess(self.sim, states).reshape(len(open_), s) <= 0.0).all(1)
