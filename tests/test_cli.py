@@ -1,9 +1,9 @@
 """The command line: answers on stdout, one sentence for a mistake, exit codes, and lightness."""
 
 import json
+import resource
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -102,12 +102,18 @@ def test_importing_the_command_line_loads_no_engine_and_is_quick():
     assert float(seconds) < 0.5
 
 
-def test_help_answers_in_half_a_second():
+def test_help_takes_half_a_second_of_a_processor():
+    """Processor time, so that another program's load does not count."""
+
+    def used() -> float:
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return spent.ru_utime + spent.ru_stime
+
     best = 9.0
     for _ in range(3):
-        start = time.perf_counter()
+        start = used()
         assert shell("--help").returncode == 0
-        best = min(best, time.perf_counter() - start)
+        best = min(best, used() - start)
     assert best < 0.5
 
 
