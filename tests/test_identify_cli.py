@@ -41,7 +41,31 @@ def test_identify_writes_fit_and_report_and_gap_reads_the_fit(files, capsys):
     assert np.isclose(row["horizon"], 0.5)
 
 
+def test_both_modes_are_printed_with_their_difference_and_written_side_by_side(files, capsys):
+    words = [
+        "identify",
+        str(files),
+        str(files / "log.npz"),
+        "--params",
+        str(files / "params.toml"),
+        "--window",
+        "0.5",
+        "--json",
+    ]
+    assert cli.run([*words, "--mode", "inverse"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert alone["mode"] == "inverse dynamics"
+    assert cli.run([*words, "--mode", "both", "--out", str(files / "fit.json")]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["inverse"]["mode"] == "inverse dynamics"
+    assert data["simulation"]["mode"] == "simulation"
+    assert any("by inverse dynamics" in line and "by simulation" in line for line in data["explanation"])
+    assert load_fit(files / "fit-inverse.json").mode == "inverse dynamics"
+    assert load_fit(files / "fit.json").mode == "simulation"
+
+
 @pytest.mark.parametrize(("more", "sentence"), [
+    (["--mode", "inverse", "--report", "page.html"], "--mode both"),
     (["--params", "kpp"], "kpp"),
     (["--out", "fit.txt"], "must end in .json"),
     (["--report", "page.pdf"], "must end in .html"),

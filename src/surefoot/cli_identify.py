@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -35,6 +35,7 @@ def identify(
     rugged: bool = False,
     suspended: bool = False,
     gains: bool = False,
+    mode: Literal["simulation", "inverse", "both"] = "simulation",
     seed: int = 0,
     out: File = None,
     report: File = None,
@@ -56,8 +57,10 @@ def identify(
         rugged: search with CMA-ES first.
         suspended: the robot hangs, its base held still.
         gains: the motors' kp and kd are those that the logs state.
+        mode: e that predicts trajectories best; or the e of the equation of motion itself, for robots that are bolted down; or both,
+            and what their difference says (masses and rotors then come from the equation of motion).
         seed: of the starts and of CMA-ES.
-        out: .json file for the fit.
+        out: .json file for the fit; with both modes, the inverse one is written beside it.
         report: .html file for the report.
         json: print the fit as JSON.
     """
@@ -67,20 +70,45 @@ def identify(
     for file, suffix in ((out, ".json"), (report, ".html")):
         if file is not None and file.suffix != suffix:
             raise InputError(f"'{file}' must end in {suffix}")
+    if mode == "inverse" and report is not None:
+        raise InputError("a report shows replays, and --mode inverse makes none: use --mode both, or leave out --report")
     recorded = _read(logs, mapping)
     sim, only = _sim(robot, params, recorded, suspended, gains)
     options: dict[str, Any] = {"window": window, "held_out": held_out, "start": "log" if log_start else "estimate"}
-    fit = fit_to(
-        sim, recorded, only=only, channels=_names(channels), robust=robust, starts=starts, rugged=rugged, seed=seed, say=tell,
-        **options,
-    )  # fmt: skip
+    more = {
+        "channels": _names(channels),
+        "robust": robust,
+        "starts": starts,
+        "rugged": rugged,
+        "seed": seed,
+        "say": tell,
+    }
+    both = None
+    if mode == "simulation":
+        fit = fit_to(sim, recorded, only=only, **more, **options)
+    elif mode == "inverse":
+        from surefoot.identify.inverse import identify_inverse
+
+        fit = identify_inverse(sim, recorded, only=only, held_out=held_out)
+    else:
+        from surefoot.identify.inverse_both import identify_both
+
+        both = identify_both(sim, recorded, only=only, **more, **options)
+        fit = both.simulation
     if out is not None:
         tell(f"written: {fit.save(out)}")
+        if both is not None:
+            tell(f"written: {both.inverse.save(out.with_name(f'{out.stem}-inverse.json'))}")
     if report is not None:
         from surefoot.identify.report_page import report as page_of
 
-        tell(f"written: {page_of(sim, recorded, fit, **options).save(report)}")
-    answer(fit.to_dict(), lambda: str(fit), json)
+        fixed = {} if both is None else {"fixed": {n: v for n, v in both.inverse.e.items() if n not in fit.params}}
+        tell(f"written: {page_of(sim, recorded, fit, **options, **fixed).save(report)}")
+    if both is None:
+        answer(fit.to_dict(), lambda: str(fit), json)
+    else:
+        data = {"inverse": both.inverse.to_dict(), "simulation": fit.to_dict(), "explanation": list(both.explanation)}
+        answer(data, lambda: str(both), json)
     return 0
 
 
