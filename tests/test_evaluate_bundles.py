@@ -24,11 +24,13 @@ def test_a_shipped_bundle_fits_its_task(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["g1-walk", "go2-walk"])
+@pytest.mark.parametrize("name", ["g1-rough", "g1-walk", "go2-rough", "go2-rough-scan", "go2-walk"])
 def test_a_shipped_bundle_stays_on_its_feet_and_goes_where_it_is_told(name):
     found = candidate(name)
     sim = Sim(found.robot, worlds=8, seed=3)
     e = sim.params.nominal_e(8)
+    if "step_height" in e:
+        e["step_height"][:] = 0.04
     judged = judge(found.task, sim, found.policy.play(), e=e, seed=5, seconds=5.0)
     assert not judged.fell.any()
     assert float(np.nanmean(judged.error)) < 0.25

@@ -327,3 +327,23 @@ def test_one_world_can_be_looked_at_on_the_host(go2):
     model, data = sim.engine.single(2)
     assert model.body("base").mass[0] == pytest.approx(8.5, rel=1e-6)
     np.testing.assert_allclose(data.qpos, sim.engine.qpos[2].numpy(), atol=1e-6)
+
+
+def test_nothing_is_collected_while_a_piece_is_recorded():
+    import gc
+    import weakref
+
+    from surefoot.sim.cuda_pieces import undisturbed
+
+    class Ring:
+        def __init__(self):
+            self.itself = self
+
+    earlier = weakref.ref(Ring())
+    with undisturbed():
+        assert earlier() is None, "what could be collected is, before the recording begins"
+        assert not gc.isenabled()
+        kept = weakref.ref(Ring())
+        _ = [Ring() for _ in range(5000)]
+        assert kept() is not None
+    assert gc.isenabled()

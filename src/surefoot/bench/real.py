@@ -62,6 +62,7 @@ def part(name: str, module: str, request: Request) -> list[Mark]:
     if importlib.util.find_spec(path) is None:
         return [absent(name, "this build has no such part")]
     try:
-        return list(importlib.import_module(path).measure(request))
+        found = importlib.import_module(path).measure(request)
+        return list(found.marks if isinstance(found, Result) else found)
     except InputError as error:
         return [absent(name, str(error))]

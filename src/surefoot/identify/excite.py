@@ -14,7 +14,7 @@ import numpy as np
 
 from surefoot.errors import InputError, choose
 from surefoot.identify.design import Design, Expected, Motion
-from surefoot.identify.excitations import FAMILIES, Family, Grid
+from surefoot.identify.excitations import FAMILIES, Family, Grid, usual_chirp, usual_multi_sine
 from surefoot.identify.excite_limits import Limits, limits_of, reach_of
 from surefoot.identify.information import Information, Lens, Noise, sensor_noise_of
 from surefoot.params import E, Params, Prior
@@ -45,6 +45,7 @@ class Effort:
         families: sorts of motion to choose from.
         samples: worlds of the belief in which every candidate is judged.
         population, rounds, elite: of the cross-entropy search, for each family.
+        climbs: rounds of small changes to the best motion of all families and of what is usually done.
         band: highest frequency [Hz]; None: the smaller of 10 Hz and a fifth of the control rate.
         share: of the largest amplitude.
     """
@@ -55,6 +56,7 @@ class Effort:
     population: int = 24
     rounds: int = 6
     elite: int = 6
+    climbs: int = 6
     band: float | None = None
     share: float = 1.0
 
@@ -188,13 +190,10 @@ def excite(
     lens = Lens(names=beliefs.names, noise=noise, window=min(window, seconds))
     judge = Judge(sim, Information(sim, lens), beliefs, limits or usual_limits(sim, beliefs.names), effort)
     grid = judge.grid(seconds)
-    best: Trial | None = None
-    scores = {}
-    for name in effort.families:
-        found = best_motion(judge.trials, effort, FAMILIES[name], grid, seed, say)
-        scores[name] = found.score
-        best = found if best is None or found.score > best.score else best
-    assert best is not None
+    trials = [best_motion(judge.trials, effort, FAMILIES[name], grid, seed, say) for name in effort.families]
+    trials += judge.trials("usual", np.stack([usual_chirp(grid), usual_multi_sine(grid)]))
+    scores = {t.family: max(x.score for x in trials if x.family == t.family) for t in trials}
+    best = climbed(judge.trials, effort, max(trials, key=lambda t: t.score), grid, seed, say)
     if not best.scale > 0.0:
         raise InputError(
             f"no motion of {sim.robot.name} keeps the limits, not even at {SCALES[-1]:g} of the amplitude: widen them, or narrow "
@@ -239,10 +238,11 @@ def usual_limits(sim: Sim, names: Sequence[str]) -> Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A motion that was judged: unit motion (steps, motors), its scale, commands, score and information (samples, d, d)."""
+    """A motion that was judged: commands and unit motion (steps, motors), its scale, score and information (samples, d, d)."""
 
     family: str
     u: np.ndarray
+    motion: np.ndarray
     scale: float
     score: float
     information: np.ndarray
@@ -282,7 +282,14 @@ class Judge:
         information = self.information(u, self.beliefs.e)
         score = np.where(scales > 0.0, self.beliefs.score(information, self.effort.criterion), -np.inf)
         return [
-            Trial(family=family, u=u[i], scale=float(scales[i]), score=float(score[i]), information=information[i])
+            Trial(
+                family=family,
+                u=u[i],
+                motion=motions[i],
+                scale=float(scales[i]),
+                score=float(score[i]),
+                information=information[i],
+            )
             for i in range(len(u))
         ]
 
@@ -314,6 +321,33 @@ def robot_name(sim: Sim) -> str:
 def setting_of(sim: Sim) -> str:
     """How the robot must be set up: "air" on a stand, "standing" on its feet, "fixed" to its place."""
     return "air" if sim.robot.fixed is not None else "standing" if sim.robot.base is not None else "fixed"
+
+
+def climbed(
+    judge: Callable[[str, np.ndarray], list[Trial]],
+    effort: Effort,
+    best: Trial,
+    grid: Grid,
+    seed: int,
+    say: Callable[[str], None],
+) -> Trial:
+    """A better motion near the best one: add small band-limited motions to it, keep what teaches more, take smaller ones otherwise."""
+    rng = np.random.default_rng([seed, 1])
+    families, size = [FAMILIES[n] for n in ("multi-sine", "spline", "chirp")], 0.4
+    for number in range(effort.climbs):
+        count = [effort.population // 3 + (i < effort.population % 3) for i in range(3)]
+        more = np.concatenate(
+            [f.motions(f.random(n, grid, rng), grid) for f, n in zip(families, count, strict=True) if n]
+        )
+        some = rng.random((len(more), 1, grid.motors)) < max(0.3, 2.0 / grid.motors)  # a few motors at a time
+        tried = best.motion + size * np.where(some, more, 0.0)
+        tried = np.concatenate([tried / np.maximum(np.abs(tried).max(1, keepdims=True), 1.0), 1.25 * best.motion[None]])
+        tried[-1] /= np.maximum(np.abs(tried[-1]).max(0, keepdims=True), 1.0)
+        found = max(judge(best.family, tried), key=lambda t: t.score)
+        better = found.score > best.score
+        best, size = (found, 1.2 * size) if better else (best, 0.6 * size)
+        say(f"{best.family}, climbing {number + 1}/{effort.climbs}: {effort.criterion} {best.score:.3f}")
+    return best
 
 
 def best_motion(

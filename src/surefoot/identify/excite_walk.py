@@ -114,7 +114,12 @@ class WalkJudge:
                 break
         d = self.information.d
         nothing = Trial(
-            family=family, u=np.zeros(motions.shape[1:]), scale=0.0, score=-np.inf, information=np.zeros((s, d, d))
+            family=family,
+            u=np.zeros(motions.shape[1:]),
+            motion=np.zeros(motions.shape[1:]),
+            scale=0.0,
+            score=-np.inf,
+            information=np.zeros((s, d, d)),
         )
         return [found.get(i, nothing) for i in range(len(motions))]
 
@@ -123,7 +128,7 @@ class WalkJudge:
         starts = {name: value[rows, :: self.every] for name, value in walked.states.items()}
         information = self.information.along(walked.u[rows], np.arange(s), self.beliefs.e, np.arange(s), starts)
         score = float(self.beliefs.score(information[None], self.effort.criterion)[0])
-        return Trial(family=family, u=asked, scale=scale, score=score, information=information)
+        return Trial(family=family, u=asked, motion=asked, scale=scale, score=score, information=information)
 
 
 def excite_walking(

@@ -22,7 +22,7 @@ from surefoot.identify.intervals import spread
 from surefoot.identify.misfit import patterns
 from surefoot.identify.residuals import Problem
 from surefoot.identify.rugged import search
-from surefoot.identify.solve import Solution, settle, solve
+from surefoot.identify.solve import MOST, Solution, settle, solve
 from surefoot.identify.windows import cut
 from surefoot.logs import Log
 from surefoot.params import Prior
@@ -51,6 +51,7 @@ def identify(
     begin: Mapping[str, Any] | None = None,
     fixed: Mapping[str, Any] | None = None,
     hold: tuple[str, ...] = (),
+    most: int = MOST,
     seed: int = 0,
     say: Callable[[str], None] | None = None,
 ) -> Fit:
@@ -72,6 +73,7 @@ def identify(
         begin: where to start, an e of one world; nominal values when None.
         fixed: values of Params that are not fitted, an e of one world; nominal values when None.
         hold: actuators the logs have no command for, kept at their default pose.
+        most: linearisations at most, of each start; a robot on its feet takes more than one that is bolted down.
         seed: of the starts and of CMA-ES.
         say: told progress, one line a call.
     """
@@ -88,7 +90,7 @@ def identify(
         )[0]
     if not rugged and far(problem, first):
         first = nearer(problem, first, say)
-    solution = best_solution(problem, first, starts=starts, rugged=rugged, seed=seed, say=say)
+    solution = best_solution(problem, first, starts=starts, rugged=rugged, most=most, seed=seed, say=say)
     return summary(problem, solution, seed=seed)
 
 
@@ -120,11 +122,18 @@ def nearer(problem: Problem, s: np.ndarray, say: Callable[[str], None] | None) -
 
 
 def best_solution(
-    problem: Problem, first: np.ndarray, *, starts: int, rugged: bool, seed: int, say: Callable[[str], None] | None
+    problem: Problem,
+    first: np.ndarray,
+    *,
+    starts: int,
+    rugged: bool,
+    seed: int,
+    say: Callable[[str], None] | None,
+    most: int = MOST,
 ) -> Solution:
     """The lowest end of several starts: `first`, then draws from the prior, the most promising ones."""
-    if int(starts) < 1:
-        raise InputError(f"starts={starts} must be at least 1")
+    if int(starts) < 1 or int(most) < 1:
+        raise InputError(f"starts={starts} and most={most} must be at least 1")
     if rugged:
         first = search(problem, first, seed=seed, say=say)
     begins = [first]
@@ -133,16 +142,18 @@ def best_solution(
         draws = np.random.default_rng(seed).uniform(pull.low, pull.high, (DRAWS_PER_START * (starts - 1), problem.d))
         costs, _ = problem.evaluate(draws)
         begins += list(draws[np.argsort(costs)[: starts - 1]])
-    ends = [_solved(problem, s, say) for s in begins]
+    ends = [_solved(problem, s, most, say) for s in begins]
     _, solution, sigma = min(ends, key=lambda end: end[0])
     problem.sigma = sigma
     return solution
 
 
-def _solved(problem: Problem, s: np.ndarray, say: Callable[[str], None] | None) -> tuple[float, Solution, np.ndarray]:
+def _solved(
+    problem: Problem, s: np.ndarray, most: int, say: Callable[[str], None] | None
+) -> tuple[float, Solution, np.ndarray]:
     """One start's end, judged by its likelihood, which compares ends with different σ."""
     problem.sigma = problem.floor.copy()
-    solution = solve(problem, s, say=say)
+    solution = solve(problem, s, most=most, say=say)
     counts = np.bincount(problem.rollouts.column, problem.rollouts.seen[problem.rows].sum(0), len(problem.sigma))
     return float(solution.cost + 2 * (counts * np.log(problem.sigma)).sum()), solution, problem.sigma.copy()
 

@@ -31,6 +31,8 @@ STARTS = 30.0
 """Trust region of the start states at radius 1, in standard deviations of their prior."""
 SLIGHT = 0.02
 """Decrease of F, in units of one independent residual, below which the iterations end: a seventh of a standard deviation."""
+MOST = 25
+"""Linearisations at most."""
 SETTLED = 0.01
 """Relative change of σ below which it is at rest."""
 
@@ -123,7 +125,7 @@ def solve(
     s: np.ndarray | None = None,
     *,
     offsets: np.ndarray | None = None,
-    most: int = 25,
+    most: int = MOST,
     say: Callable[[str], None] | None = None,
 ) -> Solution:
     """Make F small from s (d,); the nominal values when None.

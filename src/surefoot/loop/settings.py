@@ -53,7 +53,7 @@ class Kit:
         explore: seconds of designed motion; 0: the policy's own run is all there is.
         budget: robot seconds that may be used before the retrained policy is brought to it.
         timestep: of the simulator that designs and fits [s].
-        window: of the fit [s].
+        window, stride: length of the fit's windows and distance of their starts [s]; `most` linearisations are made.
         trials: runs on the stand-in by which a rung is judged, for each command; `judged` is how long each is [s].
         channels: that the fit compares; None: its own choice.
         only: Params to fit; None: all that can be learned by moving.
@@ -70,6 +70,8 @@ class Kit:
     budget: float
     timestep: float
     window: float
+    stride: float | None = None
+    most: int = 25
     trials: int
     judged: float = 6.0
     channels: tuple[str, ...] | None = None
@@ -81,12 +83,13 @@ WALKS = ({"vx": 0.6}, {"vx": 0.3, "vy": 0.3}, {"vx": 0.4, "yaw_rate": 0.7})
 KITS = {
     "qube": Kit(
         task="swing_up", steps=1_000_000, more=300_000, every=100_000, enough=0.95, seconds=6.0, explore=8.0, budget=30.0,
-        timestep=0.002, window=0.3, trials=4, effort={"families": ("multi-sine",), "population": 6, "rounds": 2, "elite": 2, "samples": 2},
+        timestep=0.002, window=0.3, trials=4,
+        effort={"families": ("multi-sine",), "population": 6, "rounds": 2, "elite": 2, "samples": 2, "climbs": 2},
     ),
     "go2": Kit(
-        task="velocity", steps=4_000_000, more=600_000, every=300_000, enough=0.9, seconds=12.0, asked=WALKS, explore=8.0,
-        budget=120.0, timestep=0.005, window=0.3, trials=2,
-        effort={"families": ("multi-sine",), "population": 4, "rounds": 2, "elite": 1, "samples": 2},
+        task="velocity", steps=4_000_000, more=600_000, every=300_000, enough=0.9, seconds=9.0, asked=WALKS, explore=6.0,
+        budget=120.0, timestep=0.005, window=0.3, stride=0.5, most=15, trials=2,
+        effort={"families": ("multi-sine",), "population": 4, "rounds": 2, "elite": 1, "samples": 1, "climbs": 0},
     ),
 }  # fmt: skip
 """By robot."""

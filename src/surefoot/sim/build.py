@@ -1,8 +1,8 @@
 """From a Robot and its Params to one compiled model: everything structural happens here, once.
 
 A numeric Param only needs a slot to write to. A structural one needs something in the model first: a contact dimension,
-a play joint, a motor with windings, a payload body, a bank of height fields. `build` makes all of that, and returns the
-model with the names under which the rest of `sim` finds it again.
+a play joint, a motor with windings, a payload body, a bank of height fields with plates for round feet. `build` makes all
+of that, and returns the model with the names under which the rest of `sim` finds it again.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from surefoot.robots import Robot
 from surefoot.sim.drives import add_actuators
 from surefoot.sim.edits import EDITS
 from surefoot.sim.names import GROUND
+from surefoot.sim.plates import Plates, add_plates, compiled_plates
 from surefoot.sim.terrain import Terrain, add_terrain
 
 
@@ -29,6 +30,8 @@ class Built:
     motors: tuple[str, ...]
     """Actuators that became motors with windings (K, R, voltage)."""
     terrain: Terrain | None
+    plates: Plates | None = None
+    """Planes that stand in for the terrain under round geoms; only the CPU engine has them."""
 
     def named(self, kind: mujoco.mjtObj) -> list[str]:
         """Names of all objects of a kind, in the model's order; unnamed ones are ''."""
@@ -40,8 +43,8 @@ class Built:
         return [mujoco.mj_id2name(self.model, kind, i) or "" for i in range(count)]
 
 
-def build(robot: Robot, params: Params, *, collisions: str = "few") -> Built:
-    """Compile a robot's model with everything its Params need built in."""
+def build(robot: Robot, params: Params, *, collisions: str = "few", plates: bool = True) -> Built:
+    """Compile a robot's model with everything its Params need built in; on a terrain with `plates` for the CPU engine."""
     spec = robot.spec(collisions=collisions)
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
     features: set[str] = set()
@@ -72,7 +75,13 @@ def build(robot: Robot, params: Params, *, collisions: str = "few") -> Built:
     _add_sensors(spec, robot)
     if robot.height and robot.base is not None:
         spec.body(robot.base).pos[2] = robot.height
-    return Built(robot=robot, model=spec.compile(), features=frozenset(features), motors=motors, terrain=terrain)
+    added = add_plates(spec, robot.feet) if plates and terrain is not None else []
+    if added:
+        features.add("terrain_law")
+    model = spec.compile()
+    return Built(
+        robot=robot, model=model, features=frozenset(features), motors=motors, terrain=terrain, plates=compiled_plates(added)
+    )  # fmt: skip
 
 
 def _scenery(spec: mujoco.MjSpec) -> str:

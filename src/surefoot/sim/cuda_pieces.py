@@ -4,8 +4,9 @@ A piece is a function without arguments or result that works on arrays that stay
 what it did while it was recorded is what it does for ever. On a CPU, pieces are called as they are.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -20,6 +21,19 @@ def on_stream(device: torch.device) -> AbstractContextManager[Any]:
     if device.type != "cuda":
         return nullcontext()
     return wp.ScopedStream(wp.stream_from_torch(torch.cuda.current_stream(device)), sync_enter=False)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let nothing be collected while a graph is recorded: a graph of torch's that is dropped meanwhile would spoil the recording."""
+    was = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 class Piece:
@@ -45,7 +59,7 @@ class Piece:
     def _capture(self) -> None:
         torch.cuda.synchronize(self.device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"), on_stream(self.device):
+        with undisturbed(), torch.cuda.graph(graph, capture_error_mode="thread_local"), on_stream(self.device):
             self.function()
         self._graph = graph
 
@@ -76,7 +90,7 @@ class PhysicsPiece:
             self._calls += 1
         if self.record and self._calls >= WARM:
             wp.synchronize_device(wp.device_from_torch(self.device))
-            with wp.ScopedDevice(wp.device_from_torch(self.device)), wp.ScopedCapture() as capture:
+            with undisturbed(), wp.ScopedDevice(wp.device_from_torch(self.device)), wp.ScopedCapture() as capture:
                 self.function()
             self._graph = capture.graph
 

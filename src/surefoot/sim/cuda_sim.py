@@ -21,7 +21,7 @@ from surefoot.errors import InputError
 from surefoot.params import E, Params
 from surefoot.robots import Robot
 from surefoot.sim import cuda_kernels as kernels
-from surefoot.sim.build import Built
+from surefoot.sim.build import Built, build
 from surefoot.sim.commands import CommandLine
 from surefoot.sim.cuda import CudaEngine
 from surefoot.sim.cuda_pieces import Piece, on_stream
@@ -111,6 +111,7 @@ class CudaSim(Sim):
             "residual": None, "collisions": collisions, "failures": failures,
         }  # fmt: skip
         _refuse(params)
+        built = built if built is not None else build(robot, params, collisions=collisions, plates=False)
         self.press = Sim(
             robot, params, worlds=min(int(worlds), PRESS), threads=threads, seed=seed, noise=noise, collisions=collisions, built=built,
         )  # fmt: skip

@@ -71,6 +71,7 @@ def rerun(sim: "Sim", found: Failure) -> bool:
     sim.engine.clear(np.array([0]))
     sim.engine.state[0] = found.state
     sim.engine.forward(np.array([0]))
+    sim.laws.settle(np.array([0]))
     others, sim.alive = sim.alive, np.arange(sim.worlds) == 0
     sim.advance(np.broadcast_to(found.control, (sim.worlds, *found.control.shape)))
     sim.alive = others

@@ -8,6 +8,7 @@
     sag        V = V0 - R_source Σ |i|                                     V bounds the motors' drive voltage (bus.py)
     ground     μ of a geom: × patch on the dark squares of the floor, × static while it slides slower than `speed`
     vibration  in the floor's own frame gravity is g + a sin(2π f t)
+    terrain    planes under round feet, tangent to uneven ground (plates.py)
 
 A Sim whose Params need none of these steps all substeps in one engine call; one that needs some pays a call a substep.
 """
@@ -16,12 +17,13 @@ import numpy as np
 
 from surefoot.sim.bus import Bus
 from surefoot.sim.physics import Physics, gravity_vector
+from surefoot.sim.plates import Plating
 
 STILL = 0.01
 """[rad/s] Joints slower than this may be held by dry friction."""
 AT_REST = 1e-5
 """[rad/s] Joints slower than this have no direction of motion; dry friction that holds leaves less."""
-LAWS = ("friction_law", "sag_law", "ground_law", "vibration_law")
+LAWS = ("friction_law", "sag_law", "ground_law", "vibration_law", "terrain_law")
 
 
 class Laws:
@@ -45,6 +47,10 @@ class Laws:
             self.static_speed = self._per_geom("static_friction", "speed")
             physics.engine.watch("geom_xpos")
             self.last_pos = np.full((physics.engine.worlds, len(self.geoms), 3), np.nan)
+        if "terrain_law" in self.names:
+            assert physics.built.plates is not None
+            assert physics.built.terrain is not None
+            self.plating = Plating(physics, physics.built.plates, physics.built.terrain)
 
     def _per_geom(self, kind: str, option: str) -> np.ndarray:
         """An option of the Params of a kind for each geom of the ground law, (k,); 1 where none applies."""
@@ -78,8 +84,19 @@ class Laws:
             field("geom_friction")[np.ix_(ids, self.geoms, np.array([0]))] = t["friction_base"][
                 np.ix_(ids, self.geoms)
             ][..., None]
+            self.physics.follow_ground(ids)
         if "vibration_law" in self.names:
             field("opt.gravity")[ids] = gravity_vector(t["gravity"][ids], t["slope"][ids])
+        if "terrain_law" in self.names:
+            self.plating.fresh[ids] = True
+
+    def settle(self, ids: np.ndarray) -> bool:
+        """After derived quantities were brought up to a reset's state: whether that moved anything they depend on."""
+        if "terrain_law" not in self.names:
+            return False
+        self.plating.place(0.0, ids)
+        self.plating.fresh[ids] = True
+        return True
 
     def act(self, dt: float, control: np.ndarray) -> None:
         """Write what the laws ask for into the engine's fields, for the substep of length dt under `control`."""
@@ -129,6 +146,7 @@ class Laws:
         self.last_pos[:] = at
         t["friction_scale"][:, self.geoms] = scale
         p.engine.field("geom_friction")[:, self.geoms, 0] = t["friction_base"][:, self.geoms] * scale
+        p.follow_ground(p.engine.everyone)
 
     def _vibration_law(self, dt: float, control: np.ndarray) -> None:
         p, t = self.physics, self.physics.tables
@@ -137,3 +155,6 @@ class Laws:
         shake = t["floor_vibration"] * np.sin(2 * np.pi * frequency * p.engine.time)
         p.engine.field("opt.gravity")[:, :] = still
         p.engine.field("opt.gravity")[:, 2] -= shake
+
+    def _terrain_law(self, dt: float, control: np.ndarray) -> None:
+        self.plating.place(dt)

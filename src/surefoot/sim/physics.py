@@ -13,6 +13,8 @@ from surefoot.sim.build import Built
 from surefoot.sim.engine import Engine
 from surefoot.sim.motors import TABLES as MOTOR_TABLES
 from surefoot.sim.motors import Motors
+from surefoot.sim.names import GROUND
+from surefoot.sim.plates import FOLLOWED, LAID_ASIDE
 from surefoot.sim.refusals import refuse
 from surefoot.sim.slots import Slots, resolve_all
 from surefoot.sim.writers import PLAIN, SPECIAL
@@ -58,7 +60,7 @@ class Physics:
         stated = self.params.nominal_e(engine.worlds)
         self.write({name: stated[name] for name in other}, engine.everyone)
         if engine.expanded:
-            engine.refresh_constants(engine.everyone)
+            self.refresh_constants(engine.everyone)
 
     # ---------------------------------------------------------------- tables
 
@@ -141,6 +143,35 @@ class Physics:
         if coulomb and "friction_law" not in self.built.features:
             dofs = self.joint_dofs
             self.engine.field("dof_frictionloss")[np.ix_(rows, dofs)] = self.tables["coulomb"][rows]
+        self.follow_ground(rows)
+
+    def refresh_constants(self, rows: np.ndarray) -> None:
+        """Compute anew, for worlds `rows`, what the engine derives from its fields.
+
+        Plates are laid aside for it: the engine notes which geoms have the frame of their body, and bounds of where they are, and
+        would hold a plate to both.
+        """
+        plates = self.built.plates
+        if plates is None or "geom_pos" not in self.engine.expanded:
+            self.engine.refresh_constants(rows)
+            return
+        at = np.ix_(rows, plates.ids.ravel())
+        before = {name: self.engine.field(name)[at] for name in LAID_ASIDE}
+        for name, value in LAID_ASIDE.items():
+            self.engine.field(name)[at] = value
+        self.engine.refresh_constants(rows)
+        for name, value in before.items():
+            self.engine.field(name)[at] = value
+
+    def follow_ground(self, rows: np.ndarray) -> None:
+        """Give the ground's plates in worlds `rows` what contacts with the ground itself would have."""
+        if self.built.plates is None:
+            return
+        ground, plates = self.built.model.geom(GROUND).id, self.built.plates.ids.ravel()
+        for name in FOLLOWED:
+            if name in self.engine.expanded:
+                values = self.engine.field(name)
+                values[np.ix_(rows, plates)] = values[rows, ground][:, None]
 
     @property
     def joint_dofs(self) -> np.ndarray:

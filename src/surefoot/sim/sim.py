@@ -131,7 +131,7 @@ class Sim:
         for name in changes:
             if name not in self._made:
                 raise InputError(f"{name!r} is not an argument of Sim {did_you_mean(name, self._made)}")
-        same = not {"robot", "params", "collisions"} & set(changes)
+        same = not {"robot", "params", "collisions", "engine"} & set(changes)
         return Sim(**{**self._made, **changes}, built=self.built if same else None)
 
     # ---------------------------------------------------------------- time
@@ -197,7 +197,7 @@ class Sim:
                 self._divided(float(checked[name][0]))
         self.physics.write(checked, rows)
         if any(self.params[name].about.constants for name in checked):
-            self.engine.refresh_constants(rows)
+            self.physics.refresh_constants(rows)
         if any(self.params[name].kind == "timestep" for name in checked):
             self._keep_time()
         self.sensors.retune()
@@ -265,6 +265,8 @@ class Sim:
         for name, fresh in memory_of(self.residual, self.worlds).items():
             self.memory[name][rows] = fresh[rows]
         self.engine.forward(rows)
+        if self.laws.settle(rows):
+            self.engine.forward(rows)
         self.alive[rows] = True
         self.sensors.clear(rows, self._now())
         if self.tape is not None:

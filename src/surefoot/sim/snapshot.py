@@ -31,6 +31,8 @@ def take(sim: "Sim") -> dict[str, np.ndarray]:
         out |= {f"tape:{k}": v.copy() for k, v in sim.tape.arrays().items()}
     if "ground_law" in sim.laws.names:
         out["ground"] = sim.laws.last_pos.copy()
+    if "terrain_law" in sim.laws.names:
+        out["plates"] = sim.laws.plating.fresh.copy()
     return out
 
 
@@ -53,7 +55,7 @@ def put_back(sim: "Sim", snapshot: Mapping[str, np.ndarray]) -> None:
     for name, value in parts.get("field", {}).items():
         sim.engine.field(name)[:] = value
     if parts.get("field"):
-        sim.engine.refresh_constants(sim.engine.everyone)
+        sim.physics.refresh_constants(sim.engine.everyone)
     for name, value in parts["table"].items():
         sim.physics.tables[name][:] = value
     for name, value in parts["command"].items():
@@ -65,6 +67,8 @@ def put_back(sim: "Sim", snapshot: Mapping[str, np.ndarray]) -> None:
         sim.tape.load(parts["tape"])
     if "ground_law" in sim.laws.names:
         sim.laws.last_pos[:] = snapshot["ground"]
+    if "terrain_law" in sim.laws.names:
+        sim.laws.plating.fresh[:] = snapshot["plates"]
     sim.sensors.retune()
     sim.disturbances.retune()
     sim.commands.retime(sim.physics.tables["command_delay"])

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+import mujoco
 import numpy as np
 
 from surefoot.errors import InputError
@@ -35,7 +36,7 @@ def serve(
         raise InputError("the live view needs the extra 'view': pip install 'surefoot[view]'") from None
     server = viser.ViserServer(host=host, port=port, verbose=False)
     try:
-        scene = ViserMujocoScene(server, sim.engine.batch.get_model(0), num_envs=sim.worlds)
+        scene = ViserMujocoScene(server, _shown(sim), num_envs=sim.worlds)
         world = server.gui.add_slider(
             "world", min=0, max=max(sim.worlds - 1, 1), step=1, initial_value=0, disabled=sim.worlds == 1
         )
@@ -65,3 +66,11 @@ def _describe(sim: Sim, world: int) -> str:
         for name, value in sim.e.items()
     ]
     return "**e of this world**\n\n" + "\n".join(rows)
+
+
+def _shown(sim: Sim) -> mujoco.MjModel:
+    """The model to draw: plates are no planes in it, since the view draws every plane, transparent or not."""
+    model = sim.engine.batch.get_model(0)
+    if sim.built.plates is not None:
+        model.geom_type[sim.built.plates.ids] = int(mujoco.mjtGeom.mjGEOM_SPHERE)
+    return model
