@@ -71,7 +71,9 @@ def identify(
         if file is not None and file.suffix != suffix:
             raise InputError(f"'{file}' must end in {suffix}")
     if mode == "inverse" and report is not None:
-        raise InputError("a report shows replays, and --mode inverse makes none: use --mode both, or leave out --report")
+        raise InputError(
+            "a report shows replays, and --mode inverse makes none: use --mode both, or leave out --report"
+        )
     recorded = _read(logs, mapping)
     sim, only = _sim(robot, params, recorded, suspended, gains)
     options: dict[str, Any] = {"window": window, "held_out": held_out, "start": "log" if log_start else "estimate"}
@@ -102,8 +104,9 @@ def identify(
     if report is not None:
         from surefoot.identify.report_page import report as page_of
 
-        fixed = {} if both is None else {"fixed": {n: v for n, v in both.inverse.e.items() if n not in fit.params}}
-        tell(f"written: {page_of(sim, recorded, fit, **options, **fixed).save(report)}")
+        if both is not None:
+            options["fixed"] = {n: v for n, v in both.inverse.e.items() if n not in fit.params}
+        tell(f"written: {page_of(sim, recorded, fit, **options).save(report)}")
     if both is None:
         answer(fit.to_dict(), lambda: str(fit), json)
     else:

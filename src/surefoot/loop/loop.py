@@ -32,12 +32,14 @@ def run_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) -> L
         if rung.e == "truth":
             open_truth(loop, folder, say)
         train_rung(loop, folder, rung, say)
-        export_rung(loop, folder, rung, say)
+        if rung.judged:
+            export_rung(loop, folder, rung, say)
         if rung.e == "posterior":
             deploy_rung(loop, folder, rung, say)
             gap_of(loop, folder, rung, say)
     for rung in loop.rungs:
-        judge_rung(loop, folder, rung, say)
+        if rung.judged:
+            judge_rung(loop, folder, rung, say)
     ladder = ladder_of(loop, folder)
     write_ladder(ladder, folder)
     return ladder
@@ -49,7 +51,8 @@ def prepare_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) 
     for rung in loop.rungs:
         if rung.e in ("nominal", "randomized"):
             train_rung(loop, folder, rung, say)
-            export_rung(loop, folder, rung, say)
+            if rung.judged:
+                export_rung(loop, folder, rung, say)
     if loop.kit.explore:
         design_motion(loop, folder, say)
     return folder.path

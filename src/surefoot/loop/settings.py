@@ -1,5 +1,6 @@
 """What a loop is asked for: robot, task, hardware, and how much of everything."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,21 +21,25 @@ class Rung:
         e: what its training draws e from: the "nominal" values, the robot file's prior ("randomized"), the "posterior" of the
             fit with the rest of the prior, or the reality's "truth".
         start: rung whose learner it begins with; "": from nothing.
+        judged: whether it is a rung of the ladder, or only where others begin.
     """
 
     name: str
     title: str
     e: Source
     start: str = ""
+    judged: bool = True
 
 
 RUNGS = (
     Rung(name="simulation", title="simulation only", e="nominal"),
-    Rung(name="randomized", title="randomized", e="randomized"),
-    Rung(name="identified", title="identified + retrained", e="posterior", start="randomized"),
-    Rung(name="oracle", title="oracle, trained in the true world", e="truth", start="randomized"),
+    Rung(name="first", title="first steps", e="randomized", judged=False),
+    Rung(name="randomized", title="randomized", e="randomized", start="first"),
+    Rung(name="identified", title="identified + retrained", e="posterior", start="first"),
+    Rung(name="oracle", title="oracle, trained in the true world", e="truth", start="first"),
 )
-"""From the bottom. Later sorts of policies (adaptive, residual, ...) are further rungs."""
+"""From the bottom. All learn for the same time after their first steps, so that a rung is better by what it knows, not by practice.
+Later sorts of policies (adaptive, residual, ...) are further rungs."""
 FIRST = "randomized"
 """The rung that is first brought to the robot."""
 
@@ -47,7 +52,7 @@ class Kit:
         task: its name.
         steps: most transitions of a training from nothing.
         more: transitions of a training that starts from another.
-        every: transitions between two judgements while it trains; `enough` is the share of successes that ends it.
+        every: transitions between two judgements while it trains; `enough` successes with an error of at most `close` end its first steps.
         seconds: how long a policy acts on the robot [s].
         asked: commands it is given one after the other, each for the same time; also what it is judged by.
         explore: seconds of designed motion; 0: the policy's own run is all there is.
@@ -64,6 +69,7 @@ class Kit:
     more: int
     every: int
     enough: float
+    close: float = math.inf
     seconds: float
     asked: tuple[Mapping[str, float], ...] = ({},)
     explore: float
@@ -87,7 +93,7 @@ KITS = {
         effort={"families": ("multi-sine",), "population": 6, "rounds": 2, "elite": 2, "samples": 2, "climbs": 2},
     ),
     "go2": Kit(
-        task="velocity", steps=4_000_000, more=600_000, every=300_000, enough=0.9, seconds=9.0, asked=WALKS, explore=6.0,
+        task="velocity", steps=4_000_000, more=600_000, every=200_000, enough=0.9, close=0.25, seconds=9.0, asked=WALKS, explore=6.0,
         budget=120.0, timestep=0.005, window=0.3, stride=0.5, most=15, trials=2,
         effort={"families": ("multi-sine",), "population": 4, "rounds": 2, "elite": 1, "samples": 1, "climbs": 0},
     ),

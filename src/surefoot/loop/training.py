@@ -80,7 +80,9 @@ def train_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: 
         "e": rung.e,
         "seed": loop.seed,
         "enough": kit.enough,
+        "close": str(kit.close),
         "every": kit.every,
+        "more": kit.more if rung.judged else 0,
     }
     inputs["steps"] = kit.more if rung.start else kit.steps
     after = [f"train {rung.start}"] if rung.start else []
@@ -117,8 +119,14 @@ def _trained(loop: Loop, folder: Folder, rung: Rung, again: bool, say: Say) -> d
         say(f"{rung.title}: {found[-1]}")
         return {name: value.value for name, value in found[-1].summary.items() if value.count}
 
-    def passes(record: Any) -> bool:
-        return not rung.start and record.get("evaluate/success", 0.0) >= kit.enough
+    passed: list[int] = []
+
+    def done(record: Any) -> bool:
+        """From nothing: when the first steps are taken and, where it is judged, as much practice as the others have followed."""
+        good = record.get("evaluate/success", 0.0) >= kit.enough and record.get("evaluate/error", 0.0) <= kit.close
+        if good and not passed:
+            passed.append(record["steps"])
+        return bool(not rung.start and passed and record["steps"] >= passed[0] + (kit.more if rung.judged else 0))
 
     world = World(practice.practised, sim, e=e, seed=loop.seed)
     about = {"robot": loop.robot, "task": kit.task, "whole_prior": rung.e == "randomized"}
@@ -126,7 +134,7 @@ def _trained(loop: Loop, folder: Folder, rung: Rung, again: bool, say: Say) -> d
         about["held"] = list(practice.task.held)
     run = train(
         world, practice.ppo, run=folder / f"rungs/{rung.name}/run", steps=kit.more if rung.start else kit.steps, seed=loop.seed,
-        evaluate=evaluate, every=kit.every, stop=passes, mirror=mirror_of(world), about=about, resume=again, threads=loop.threads,
+        evaluate=evaluate, every=kit.every, stop=done, mirror=mirror_of(world), about=about, resume=again, threads=loop.threads,
         say=lambda _line: None, start=folder / f"rungs/{rung.start}/run" if rung.start else None,
     )  # fmt: skip
     last = {k.removeprefix("evaluate/"): v for r in run.history() for k, v in r.items() if k.startswith("evaluate/")}
