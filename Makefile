@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo demo-loop test test-fast lint format bench clean
+.PHONY: demo demo-quick demo-worlds test test-fast lint format bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -13,11 +13,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
-demo: $(STAMP)  ## 64 randomized quadrupeds, one recorded, replayed under another e: out/demo/report.html
-	$(BIN)/surefoot demo --out out/demo
+demo: $(STAMP)  ## Go2: train, deploy on a nasty stand-in, identify, retrain, deploy again, about 10 minutes: out/demo/report.html
+	$(BIN)/surefoot loop --robot go2 --hardware twin:go2/12-nasty --out out/demo
 
-demo-loop: $(STAMP)  ## train, deploy on a stand-in, identify, retrain, deploy again: out/loop/report.html
-	$(BIN)/surefoot loop --robot qube --hardware twin:qube/06-nasty --out out/loop --quick
+demo-quick: $(STAMP)  ## the same with a swing-up, 90 seconds: out/quick/report.html
+	$(BIN)/surefoot loop --robot qube --hardware twin:qube/06-nasty --out out/quick --quick
+
+demo-worlds: $(STAMP)  ## 64 randomized quadrupeds, one recorded, replayed under another e: out/worlds/report.html
+	$(BIN)/surefoot demo --out out/worlds
 
 test: $(STAMP)  ## everything, at most 15 minutes on two cores
 	$(BIN)/pytest -n 2 --dist worksteal

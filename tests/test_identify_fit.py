@@ -264,3 +264,13 @@ def test_discrete_params_are_refused_by_name(tmp_path):
     sim = sf.Sim(arm(tmp_path), params(timestep=sf.timestep(low=0.001, high=0.002, choices=(0.001, 0.002))))
     with pytest.raises(InputError, match="timestep"):
         identify(sim, recording(sf.Sim(sim.robot, params()), TRUTH))
+
+
+def test_a_step_survives_a_hessian_that_rounding_left_indefinite():
+    from surefoot.identify.solve import box_step
+
+    one = np.array([[1.0, 1.0 - 1e-13], [1.0 - 1e-13, 1.0]]) - 1e-9 * np.outer([1, -1], [1, -1])
+    assert np.linalg.eigvalsh(one)[0] < 0
+    step = box_step(one, np.array([1.0, 1.0]), np.full(2, -10.0), np.full(2, 10.0))
+    assert one @ step == pytest.approx([1.0, 1.0], abs=1e-6)
+    assert np.isfinite(box_step(one, np.array([1.0, -1.0]), np.full(2, -0.1), np.full(2, 0.1))).all()

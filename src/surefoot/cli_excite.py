@@ -101,8 +101,8 @@ def _designed(
     known = load_fit(fit) if fit is not None else None
     belief = known.posterior if known is not None else Prior.load(prior) if prior is not None else None
     noise = noise_of(sim, known) if known is not None else None
-    sizes = {"quick": (8, 2, 3, 2), "usual": (24, 6, 6, 3), "thorough": (40, 12, 8, 5)}[hard]
-    population, rounds, elite, samples = sizes
+    sizes = {"quick": (8, 2, 3, 2, 2), "usual": (24, 6, 6, 3, 6), "thorough": (40, 12, 8, 5, 12)}[hard]
+    population, rounds, elite, samples, climbs = sizes
     window = window or (0.3 if sim.sensors.base_q is not None else 1.0)
     common: dict[str, Any] = {
         "only": only,
@@ -115,7 +115,9 @@ def _designed(
     if setting != "walking":
         if walker:
             raise InputError("--walker is for --setting walking: give that too, or leave it out")
-        effort = Effort(criterion=criterion, population=population, rounds=rounds, elite=elite, samples=samples)
+        effort = Effort(
+            criterion=criterion, population=population, rounds=rounds, elite=elite, samples=samples, climbs=climbs
+        )
         return design(sim, belief, effort=effort, **common)
     if not walker:
         raise InputError("--setting walking needs the policy that walks: --walker BUNDLE, such as go2-walk")

@@ -81,7 +81,8 @@ def freedom(inverse: np.ndarray, info: np.ndarray, parts: int) -> np.ndarray:
     Of blocks that hang together (`parts` > 1) two count as one.
     """
     shares = np.einsum("ij,bjk,ki->bi", inverse, info, inverse)
-    shares = np.maximum(shares, 0.0) / np.maximum(shares.sum(0), 1e-300)
+    shares = np.maximum(shares, 0.0)
+    shares = np.clip(shares / np.maximum(shares.sum(0), 1e-300), 0.0, 1.0)
     return np.maximum(1.0 / np.maximum((shares**2).sum(0), 1e-12) / min(parts, 2) - 1.0, 1.0)
 
 

@@ -31,6 +31,8 @@ STARTS = 30.0
 """Trust region of the start states at radius 1, in standard deviations of their prior."""
 SLIGHT = 0.02
 """Decrease of F, in units of one independent residual, below which the iterations end: a seventh of a standard deviation."""
+FLAT = 1e-9
+"""Least eigenvalue of a Hessian, relative to its largest."""
 MOST = 25
 """Linearisations at most."""
 SETTLED = 0.01
@@ -109,8 +111,8 @@ def step(
 def box_step(hessian: np.ndarray, g: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """argmin ½ pᵀ H p - gᵀ p with low <= p <= high, (d,)."""
     low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
-    scale = 1.0 / np.sqrt(np.diag(hessian))
-    factor = np.linalg.cholesky(hessian * np.outer(scale, scale) + 1e-14 * np.eye(len(g)))
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(hessian), np.finfo(float).tiny))
+    factor = _factor(hessian * np.outer(scale, scale))
     free = scale * np.linalg.solve(factor.T, np.linalg.solve(factor, scale * g))
     if (free >= low).all() and (free <= high).all():
         return free
@@ -118,6 +120,15 @@ def box_step(hessian: np.ndarray, g: np.ndarray, low: np.ndarray, high: np.ndarr
     ends = (low / scale, np.maximum(high / scale, low / scale + 1e-15))
     found = lsq_linear(factor.T, target, bounds=ends, method="bvls" if len(g) < 200 else "trf")
     return np.clip(scale * found.x, low, high)
+
+
+def _factor(matrix: np.ndarray) -> np.ndarray:
+    """Cholesky factor of a scaled Hessian; where rounding left it indefinite, of the nearest definite one."""
+    try:
+        return np.linalg.cholesky(matrix + 1e-14 * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+        return np.linalg.cholesky((vectors * np.maximum(values, FLAT * max(values[-1], 1.0))) @ vectors.T)
 
 
 def solve(

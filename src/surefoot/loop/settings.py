@@ -93,7 +93,7 @@ KITS = {
         effort={"families": ("multi-sine",), "population": 6, "rounds": 2, "elite": 2, "samples": 2, "climbs": 2},
     ),
     "go2": Kit(
-        task="velocity", steps=4_000_000, more=600_000, every=200_000, enough=0.9, close=0.25, seconds=9.0, asked=WALKS, explore=6.0,
+        task="velocity", steps=4_000_000, more=400_000, every=250_000, enough=0.85, close=0.25, seconds=9.0, asked=WALKS, explore=6.0,
         budget=120.0, timestep=0.005, window=0.3, stride=0.5, most=15, trials=2,
         effort={"families": ("multi-sine",), "population": 4, "rounds": 2, "elite": 1, "samples": 1, "climbs": 0},
     ),
@@ -101,7 +101,7 @@ KITS = {
 """By robot."""
 QUICK: dict[str, dict[str, Any]] = {
     "qube": {"steps": 700_000, "more": 100_000, "trials": 2},
-    "go2": {"steps": 2_000_000, "more": 300_000, "trials": 1},
+    "go2": {"steps": 2_000_000, "more": 200_000, "trials": 1},
 }
 """What differs in a short loop."""
 
