@@ -306,6 +306,32 @@ def test_a_stuck_encoder_is_found_while_the_robot_moves_and_a_resting_one_is_not
     assert rest.events == []
 
 
+def test_a_joint_that_balances_within_one_step_of_a_coarse_encoder_is_not_stuck():
+    robot, quantum = Robot(), 0.003
+
+    def coarse(g):
+        g["values"]["joint_pos"][1] = quantum * round(g["values"]["joint_pos"][1] / quantum)
+
+    robot.run(600, coarse)
+    held, aim = robot.safety.readings.q[1], robot.given()["wanted"]["target"][1]
+
+    def balanced(g):
+        g["values"]["joint_pos"][1] = held
+        g["values"]["joint_vel"][1] = robot.rng.normal(0, 0.01)
+        g["wanted"]["target"][1] = aim
+        g["action"], g["policy_time"] = None, None
+
+    robot.run(150, balanced)
+    assert "stuck" not in robot.checks()
+
+    def drifting(g):
+        balanced(g)
+        g["values"]["joint_vel"][1] += 0.3
+
+    robot.run(80, drifting)
+    assert ("stuck", "joint_pos[b]") in {(e.check, e.joint_or_channel) for e in robot.events}
+
+
 def test_a_driver_that_repeats_old_values_is_found():
     robot = Robot()
     robot.run(600)

@@ -127,6 +127,10 @@ class Readings:
                 self._watched[parts[name]] = True
         self._still = np.zeros(width, int)  # blocks without a change
         self._travel = np.zeros(self._joints)  # integral of dq since the block in which q last changed
+        self._step = np.full(
+            self._joints, np.inf
+        )  # smallest change of q that was seen: a coarse encoder has a large one
+        self._change = np.zeros(self._joints)
         self._anchor: np.ndarray | None = None  # target when q last changed
         self._block_samples, self._block_start = 0, 0.0
         self._all_rested = False
@@ -323,6 +327,11 @@ class Readings:
         """Count what moves; at the end of a block of half a stuck_time, judge."""
         np.not_equal(self.y, self._previous, out=self._b)
         np.logical_or(self._moved, self._b, out=self._moved)
+        if "joint_pos" in self.parts:
+            part = self.parts["joint_pos"]
+            np.subtract(self.y[part], self._previous[part], out=self._change)
+            np.abs(self._change, out=self._change)
+            np.minimum(self._step, self._change, out=self._step, where=self._b[part])
         self._previous[:] = self.y
         np.add(self._travel, self.dq, out=self._travel)
         self._block_samples += 1
@@ -371,7 +380,8 @@ class Readings:
             part = parts["joint_pos"]
             own = told | (np.abs(self._travel) * sample > s.stuck_move)
             if "joint_vel" in parts:
-                own |= never[part] & moving[parts["joint_vel"]]
+                # A joint that hardly moves may stay within one step of a coarse encoder for long.
+                own |= never[part] & moving[parts["joint_vel"]] & (np.abs(self._travel) * sample > 2.0 * self._step)
                 bad[parts["joint_vel"]] = still[parts["joint_vel"]] & moving[part] & (never[parts["joint_vel"]] | told)
             bad[part] = still[part] & own
         for name, part in parts.items():

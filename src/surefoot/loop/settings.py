@@ -100,7 +100,12 @@ KITS = {
 }  # fmt: skip
 """By robot."""
 QUICK: dict[str, dict[str, Any]] = {
-    "qube": {"steps": 700_000, "more": 100_000, "trials": 2},
+    "qube": {
+        "steps": 250_000,
+        "more": 60_000,
+        "trials": 2,
+        "effort": {"families": ("multi-sine",), "population": 4, "rounds": 1, "elite": 2, "samples": 1, "climbs": 0},
+    },
     "go2": {"steps": 2_000_000, "more": 200_000, "trials": 1},
 }
 """What differs in a short loop."""
