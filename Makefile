@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 demo: $(STAMP)  ## Go2: train, deploy on a nasty stand-in, identify, retrain, deploy again, about 10 minutes: out/demo/report.html
-	$(BIN)/surefoot loop --robot go2 --hardware twin:go2/12-nasty --out out/demo
+	$(BIN)/surefoot loop --robot go2 --hardware twin:go2/13-hard-luck --out out/demo
 
 demo-quick: $(STAMP)  ## the same with a swing-up, 90 seconds: out/quick/report.html
 	$(BIN)/surefoot loop --robot qube --hardware twin:qube/06-nasty --out out/quick --quick

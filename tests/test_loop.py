@@ -243,6 +243,20 @@ def test_a_ladder_prints_draws_and_loads_back(tmp_path):
     assert shown((None, None, None)) == ""
 
 
+def test_a_robot_that_was_stopped_before_anything_drove_it_teaches_nothing(tmp_path):
+    from surefoot.loop.on_robot import gap_of, logs_of, usable
+
+    folder, told = Folder(tmp_path), []
+    stopped = {"log": "robot/randomized.mcap", "robot_seconds": 2.0, "outcome": {"seconds": 0.0}}
+    folder.step("deploy randomized", {}, lambda _again: stopped)
+    assert logs_of(folder, ("deploy randomized",)) == []
+    loop = loop_of("qube", TWIN)
+    assert gap_of(loop, folder, loop.rung("randomized"), told.append) == {"rows": []}
+    assert "stopped before" in told[-1]
+    with pytest.raises(InputError, match="stopped before"):
+        usable([], 0.3)
+
+
 def test_the_bench_compares_the_rungs():
     from surefoot.bench.loop import marks_of, summary
 

@@ -86,10 +86,11 @@ def fitted_names(loop: Loop, sim: Sim) -> tuple[str, ...]:
 
 
 def logs_of(folder: Folder, names: tuple[str, ...]) -> list[Log]:
-    """The parts of recordings in which a policy or a motion drove."""
+    """The parts of recordings in which a policy or a motion drove; without those in which the robot was stopped before."""
     from surefoot.deploy.trajectory import read_played
 
-    return [read_played(folder / folder.result(name)["log"]) for name in names]
+    found = [folder.result(name) for name in names]
+    return [read_played(folder / result["log"]) for result in found if result["outcome"]["seconds"] > 0.0]
 
 
 def gap_of(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
@@ -102,6 +103,9 @@ def gap_of(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None
         from surefoot.identify.gap_rows import gap_rows
 
         logs = logs_of(folder, (f"deploy {rung.name}",))
+        if not logs:
+            say(f"no gap: the robot was stopped before the policy of {rung.title} drove it")
+            return {"rows": []}
         found = load_fit(folder / "fit.json") if fitted else None
         rows = gap_rows(model_of(loop), logs, found, channels=("joint_pos",), window=loop.kit.window)
         for row in rows:
@@ -211,5 +215,8 @@ def usable(logs: list[Log], window: float) -> list[Log]:
     """Recordings that hold at least two windows: a policy that fell at once teaches nothing."""
     long = [log for log in logs if log.duration >= 2 * window]
     if not long:
-        raise InputError(f"no recording is as long as two windows of {window:g} s: let the robot run for longer")
+        raise InputError(
+            f"no recording is as long as two windows of {window:g} s, the robot was stopped before: see what the safety layer said in "
+            f"robot/*.mcap (surefoot log info), or let it run for longer"
+        )
     return long
