@@ -10,6 +10,7 @@ coming nothing more is written, and the hardware's own watchdog acts.
 
 import argparse
 import math
+import signal
 import sys
 import time
 from collections import Counter
@@ -50,6 +51,8 @@ class Bridge:
             )
         self.hardware, self._motors = hardware, known
         self.seen: Counter[str] = Counter()
+        self.over = False
+        """Set it to end `run`."""
         self._places = {
             name: [wire.columns.index(joint) for joint in known.joints]
             for name, wire in hardware.channels.items()
@@ -64,7 +67,7 @@ class Bridge:
     def run(self, seconds: float = math.inf) -> None:
         """Speak for `seconds` of wall time."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while not self.over and time.monotonic() < end:
             self.step()
 
     def step(self) -> None:
@@ -175,6 +178,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(
             f"{hardware.robot} speaks {STATE_TOPIC} and {COMMAND_TOPIC} on {interface}, DDS domain {domain}", flush=True
         )
+        # An exception raised by a signal may end in a callback of DDS, which swallows it.
+        signal.signal(signal.SIGINT, lambda _number, _frame: setattr(bridge, "over", True))
         bridge.run(asked.seconds)
     except InputError as error:
         print(error, file=sys.stderr)
