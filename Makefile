@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## Go2: train, deploy on a nasty stand-in, identify, retrain, deploy again, about 10 minutes: out/demo/report.html
 	$(BIN)/surefoot loop --robot go2 --hardware twin:go2/13-hard-luck --out out/demo
 
-demo-quick: $(STAMP)  ## the same with a swing-up, 90 seconds: out/quick/report.html
+demo-quick: $(STAMP)  ## the same with a swing-up, under two minutes: out/quick/report.html
 	$(BIN)/surefoot loop --robot qube --hardware twin:qube/06-nasty --out out/quick --quick
 
 demo-worlds: $(STAMP)  ## 64 randomized quadrupeds, one recorded, replayed under another e: out/worlds/report.html

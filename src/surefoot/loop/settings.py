@@ -101,9 +101,9 @@ KITS = {
 """By robot."""
 QUICK: dict[str, dict[str, Any]] = {
     "qube": {
-        "steps": 250_000,
+        "steps": 450_000,
         "more": 60_000,
-        "trials": 2,
+        "trials": 1,
         "effort": {"families": ("multi-sine",), "population": 4, "rounds": 1, "elite": 2, "samples": 1, "climbs": 0},
     },
     "go2": {"steps": 2_000_000, "more": 200_000, "trials": 1},
