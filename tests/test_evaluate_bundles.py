@@ -47,3 +47,8 @@ def test_a_bundle_that_does_not_say_what_it_is_for_is_refused(tmp_path):
     file.write_text(json.dumps(data))
     with pytest.raises(InputError, match="does not say what it was trained for"):
         candidate(tmp_path / "plain")
+
+
+def test_a_name_that_is_no_folder_and_no_bundle_is_answered_with_the_nearest_bundle():
+    with pytest.raises(InputError, match="did you mean 'go2-rough'"):
+        candidate("go2-ruff")

@@ -99,6 +99,23 @@ def test_unknown_robots_tasks_and_ladders_are_refused():
         replace(good, rungs=RUNGS[:1])
 
 
+@pytest.mark.parametrize(("changes", "sentence"), [
+    ({"explore": float("nan")}, "explore must be"),
+    ({"steps": -5}, "steps of a loop must be a number above 0, got -5"),
+    ({"trials": 0}, "trials"),
+])  # fmt: skip
+def test_sizes_that_make_no_loop_are_refused_before_anything_is_trained(changes, sentence):
+    with pytest.raises(InputError, match=sentence):
+        loop_of("qube", TWIN, **changes)
+
+
+def test_a_stand_in_must_exist_and_be_of_the_robot():
+    with pytest.raises(InputError, match="reality"):
+        loop_of("qube", "twin:qube/99")
+    with pytest.raises(InputError, match="stands in for 'go2'"):
+        loop_of("qube", "twin:go2/01-nominal")
+
+
 def test_a_further_rung_finds_its_place():
     more = Rung(name="adaptive", title="adaptive", e="randomized", start="randomized")
     assert replace(loop_of("qube", TWIN), rungs=(*RUNGS, more)).rung("adaptive") is more

@@ -176,7 +176,7 @@ def policy(episodes: int) -> list[Mark]:
     from surefoot.evaluate.intervals import share
 
     judged = {engine: judged_in(engine, episodes) for engine in ("cpu", "physx")}
-    success = {engine: np.nan_to_num(found.success) for engine, found in judged.items()}
+    success = {engine: np.asarray(found.success, dtype=float) for engine, found in judged.items()}
     here, there = share(success["cpu"]), share(success["physx"])
     kept = there.value / max(here.value, 1e-9)
     low, high = ratio_interval(success["physx"], success["cpu"])

@@ -2,7 +2,7 @@
 
     error_i = (ê_i - e_i) / σ_i,   σ² = diag (P + F(e))⁻¹: nobody can do better than σ on average
 
-The robots are not the simulator that fits them: half its time step, another integrator and cone, sensors with noise and steps.
+The robots have the fitting side's physics, since a bound is a bound for one f, and sensors with noise and steps of their own.
 """
 
 import zlib
@@ -25,8 +25,6 @@ from surefoot.robots import Robot, load
 from surefoot.sim import Sim
 from surefoot.sim.record import Recording
 
-INTEGRATORS = {"implicitfast": "implicit", "euler": "implicitfast", "implicit": "implicitfast"}
-CONES = {"elliptic": "pyramidal", "pyramidal": "elliptic"}
 FIXED = 0.5
 """Standard deviation left over that before, from which a scalar counts as not identified by a motion."""
 WINDOW = 1.0
@@ -80,25 +78,15 @@ KINDS: dict[str, Kind] = {
 class Hidden:
     """A stand-in robot with a hidden e and sensors with noise and steps of their own.
 
-    A bound is a bound for one f, so the stand-in has the fitting side's physics; `finer` gives it another time step, and then another
-    integrator and cone too, to see what such a difference costs.
-
     Args:
         robot: as the fitting side knows it.
         sim: the fitting side's, for the schema of e.
         e: one row of all Params.
         seed: of its noise.
-        finer: its time step over the fitting side's.
     """
 
-    def __init__(self, robot: Robot, sim: Sim, e: E, *, seed: int, finer: float = 1.0):
-        twin = robot
-        if finer != 1.0:
-            options = dict(robot.options)
-            options["integrator"] = INTEGRATORS.get(str(options.get("integrator", "euler")).lower(), "implicitfast")
-            options["cone"] = CONES[str(options.get("cone", "pyramidal")).lower()]
-            twin = replace(robot, timestep=finer * robot.timestep, options=options)
-        self.sim = Sim(twin, sim.params, worlds=1, threads=1, seed=seed)
+    def __init__(self, robot: Robot, sim: Sim, e: E, *, seed: int):
+        self.sim = Sim(robot, sim.params, worlds=1, threads=1, seed=seed)
         self.sim.apply(e)
 
     def play(self, u: np.ndarray) -> Log:

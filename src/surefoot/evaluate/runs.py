@@ -67,6 +67,10 @@ def _on_rough_ground(robot: str, scan: bool) -> tuple[Robot, Any]:
 
 def candidate(folder: str | Path, name: str = "") -> Candidate:
     """The policy of a run's folder or of a bundle (a shipped one by its name), with the robot and task that it names."""
+    if not Path(folder).exists():
+        from surefoot.deploy.bundle import shipped
+
+        choose(str(folder), shipped(), "a folder of a run or bundle, nor a bundle that comes with surefoot")
     policy, steps, about = _bundled(folder) if _is_bundle(folder) else _trained(folder)
     if "robot" not in about:
         raise InputError(f"{folder} does not say which robot it is of: was it made by `surefoot train`?")

@@ -1,6 +1,7 @@
 """What a loop is asked for: robot, task, hardware, and how much of everything."""
 
 import math
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -84,6 +85,13 @@ class Kit:
     only: tuple[str, ...] | None = None
     effort: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self):
+        for name in ("steps", "more", "every", "trials", "most", "seconds", "budget", "timestep", "window", "judged"):
+            if not (math.isfinite(value := getattr(self, name)) and value > 0):
+                raise InputError(f"{name} of a loop must be a number above 0, got {value!r}")
+        if not (math.isfinite(self.explore) and self.explore >= 0):
+            raise InputError(f"explore must be a number of seconds, 0 for no designed motion, got {self.explore!r}")
+
 
 WALKS = ({"vx": 0.6}, {"vx": 0.3, "vy": 0.3}, {"vx": 0.4, "yaw_rate": 0.7})
 KITS = {
@@ -137,6 +145,11 @@ class Loop:
             raise InputError(
                 f"a loop is judged on a stand-in robot, so its hardware is twin:FILE.toml or twin:ROBOT/NAME, got {self.hardware!r}"
             )
+        meant = tomllib.loads(self.reality.read_text(encoding="utf-8")).get("robot")
+        if meant != self.robot:
+            raise InputError(
+                f"{self.hardware} stands in for {meant!r}, and the loop is of {self.robot!r}: give a stand-in of that robot"
+            )
         names = [rung.name for rung in self.rungs]
         for rung in self.rungs:
             if rung.start and rung.start not in names[: names.index(rung.name)]:
@@ -146,7 +159,7 @@ class Loop:
 
     @property
     def reality(self) -> Path:
-        """The stand-in's file; it is not opened."""
+        """The stand-in's file; a loop reads which robot it is of, and nothing else."""
         from surefoot.hardware.connect import reality_path
 
         return reality_path(self.hardware.partition(":")[2])
