@@ -9,7 +9,9 @@ import surefoot as sf
 from small_robots import PENDULUM, robot
 from surefoot.errors import InputError
 from surefoot.identify import Fit, Problem, cut, identify, load_fit, solve
+from surefoot.identify.coordinates import shares
 from surefoot.identify.report_page import report
+from surefoot.identify.solve import settle, share_out
 
 MOTOR = """
 [[actuators]]
@@ -146,6 +148,28 @@ def test_command_and_sensor_delay_are_named_as_confounded_and_their_sum_is_found
     assert "sum" in pair.experiment
     low, high = fit.intervals()[fit.names.index("sensor_delay")]
     assert low <= 0.011 <= high
+
+
+def test_a_sum_of_delays_is_divided_as_the_time_steps_of_the_simulator_want_it(tmp_path):
+    coarse = robot(tmp_path, PENDULUM, joints=("pivot",), ground=False, timestep=0.01, control_dt=0.02, more=MOTOR)
+    sim = sf.Sim(coarse, params(sensor_delay=sf.sensor_delay(low=0.0, high=0.04, nominal=0.004)), seed=2)
+    truth = {**TRUTH, "sensor_delay": 0.017}
+    problem = Problem(sim, cut(sim, (recording(sim, truth, dt=0.02, noise=False),), held_out=0.0))
+    exact = shares(problem.params, {name: np.array([truth[name]]) for name in problem.params})[0]
+    wrong = exact.copy()
+    i, j = (problem.params.names.index(name) for name in ("sensor_delay", "command_delay"))
+    wrong[i] += 0.004 / 0.04
+    wrong[j] -= 0.004 / 0.04
+    offsets = settle(problem, wrong, problem.rows)
+    cost = float(problem.evaluate(wrong[None], offsets[None])[0][0])
+    found = share_out(problem, wrong, offsets, cost)
+    assert found is not None
+    assert found[2] < 0.1 * cost
+    steps = (0.04 * (found[0][i] - exact[i])) / 0.01
+    assert steps == pytest.approx(np.round(steps), abs=0.05)
+    assert found[0][i] + found[0][j] == pytest.approx(exact[i] + exact[j])
+    problem.twins = []
+    assert share_out(problem, wrong, offsets, cost) is None
 
 
 def test_gain_and_strength_are_named_as_confounded(tmp_path):

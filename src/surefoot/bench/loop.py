@@ -21,6 +21,8 @@ from surefoot.errors import InputError
 from surefoot.files import write_text
 from surefoot.hardware.generator import draw
 from surefoot.loop import Ladder, begin_with, loop_of, prepare_loop, run_loop
+from surefoot.loop.judging import UNITS
+from surefoot.loop.settings import KITS
 from surefoot.loop.truth import held_text
 
 REALITIES = 10
@@ -116,8 +118,8 @@ def summary(rows: list[Mark]) -> list[Mark]:
 
 
 def _robot_marks(robot: str, allowed: float, mine: Mapping[str, Mapping[tuple[str, str], float]]) -> list[Mark]:
-    def mean(rung: str, names: Mapping[str, Any]) -> float:
-        return float(np.nanmean([found[(rung, "success")] for found in names.values()]))
+    def mean(rung: str, names: Mapping[str, Any], what: str = "success") -> float:
+        return float(np.nanmean([found[(rung, what)] for found in names.values()]))
 
     held = {name: found for name, found in mine.items() if name.split()[1] == "held"}
     identified, randomized = mean("identified", mine), mean("randomized", mine)
@@ -139,6 +141,17 @@ def _robot_marks(robot: str, allowed: float, mine: Mapping[str, Mapping[tuple[st
             reference=about,
         )
     ]
+    errors = {words: mean(rung, mine, "error") for words, rung in rungs.items()}
+    marks.append(
+        Mark(
+            name=f"loop, {robot}: error, identified over randomized",
+            value=errors["identified"] / errors["randomized"] if errors["randomized"] else None,
+            op="<=",
+            mark=1.0,
+            reference=", ".join(f"{words} {value:.3f}" for words, value in errors.items())
+            + f" {UNITS[KITS[robot].task]}",
+        )
+    )
     if held:
         best = mean("oracle", held)
         ratio = mean("identified", held) / best if best else None

@@ -35,6 +35,12 @@ FLAT = 1e-9
 """Least eigenvalue of a Hessian, relative to its largest."""
 MOST = 25
 """Linearisations at most."""
+DIVISIONS = 3
+"""Divisions of a sum of delays that are tried within one time step, on either side."""
+HALVINGS = 6
+"""Rounds in which the best division is sought, each twice as fine as the last."""
+TIMES = 2
+"""Times that such a sum is divided anew."""
 SETTLED = 0.01
 """Relative change of σ below which it is at rest."""
 
@@ -145,7 +151,7 @@ def solve(
         problem: what to fit; its σ is estimated anew while the iterations run.
         s: where to start, positions between the bounds.
         offsets: start states to begin with, (windows, nx).
-        most: linearisations at most.
+        most: linearisations at most, and as many again after a sum of delays was divided anew.
         say: told one line an iteration.
     """
     s = np.clip(problem.nominal if s is None else s, problem.pull.low, problem.pull.high)
@@ -155,9 +161,11 @@ def solve(
         offsets = settle(problem, s, problem.rows)
     problem.reweigh(problem.evaluate(s[None], offsets[None])[1][0])
     radius, converged, number, cost = 0.3, False, 0, np.inf
-    sizes, stalled = itertools.cycle(STEPS), 0
+    sizes, stalled, shared = itertools.cycle(STEPS), 0, 0
     size = next(sizes)
-    for number in range(1, most + 1):
+    last = most
+    while number < last:
+        number += 1
         linear = problem.linearise(s, offsets, steps=size)
         cost = float(problem.rho(linear.r).sum() + problem.pull.cost(s)[0] + (offsets**2).sum())
         found = _try(problem, linear, (s, offsets), radius, cost)
@@ -171,11 +179,56 @@ def solve(
         edge = radius < SMALLEST  # F has edges at the scale of these differences: others may see over them.
         stalled = stalled + 1 if gain < tolerance or (edge and gain < EDGE_GAIN) else 0
         if stalled == len(STEPS) or (stalled and size == "fine" and gain > 0 and radius > 0.05):
-            converged = True
-            break
+            better = share_out(problem, s, offsets, cost) if shared < TIMES else None
+            if better is None:
+                converged = True
+                break
+            (s, offsets, cost), shared, stalled, size, radius = better, shared + 1, 0, "fine", 0.1
+            last = number + most
+            sizes = itertools.cycle(STEPS)
+            next(sizes)
+            continue
         if stalled or edge:
             size, radius = next(sizes), 0.1
     return Solution(s=s, offsets=offsets, cost=cost, iterations=number, converged=converged)
+
+
+Point = tuple[np.ndarray, np.ndarray, float]
+"""s (d,), offsets (windows, nx) and F there."""
+
+
+def share_out(problem: Problem, s: np.ndarray, offsets: np.ndarray, cost: float) -> Point | None:
+    """A better division of a delay that is known as a sum only, or None where there is none.
+
+    A command that comes in the middle of a time step acts as its mean over the step, so that a simulator does tell divisions apart
+    that lie less than a step away from each other. On a robot all are alike; here a wrong one would bend other Params.
+    """
+    best: Point = (s, offsets, cost)
+    for pair in problem.twins:
+        best = _divided(problem, pair, best)
+    return best if best[2] < cost * (1 - EDGE_GAIN) else None
+
+
+def _divided(problem: Problem, pair: tuple[int, int, float], point: Point) -> Point:
+    """The best of several divisions around a point: some over a time step to either side, then ever finer ones beside the best."""
+    (i, j, ratio), (s, offsets, _) = pair, point
+
+    def at(move: float) -> Point | None:
+        there = s.copy()
+        there[i], there[j] = s[i] + move, s[j] - move * ratio
+        if (there < problem.pull.low).any() or (there > problem.pull.high).any():
+            return None
+        settled = settle(problem, there, problem.rows, rounds=1, begin=offsets)
+        return there, settled, float(problem.evaluate(there[None], settled[None])[0][0])
+
+    step = problem.sim.timestep / float(problem.params.high[i] - problem.params.low[i]) / DIVISIONS
+    tried, middle = {0.0: point}, 0.0
+    moves = [k * step for k in range(-DIVISIONS, DIVISIONS + 1)]
+    for _ in range(HALVINGS):
+        tried |= {move: found for move in moves if move not in tried and (found := at(move)) is not None}
+        middle, step = min(tried, key=lambda move: tried[move][2]), step / 2
+        moves = [middle - step, middle + step]
+    return tried[middle]
 
 
 def _typical(problem: Problem) -> str:
@@ -273,9 +326,11 @@ def _promise(
     return float(first - second + pull)
 
 
-def settle(problem: Problem, s: np.ndarray, rows: np.ndarray, *, rounds: int = 2) -> np.ndarray:
-    """Offsets (windows, nx) of the start states of windows `rows` for given s, by Gauss-Newton on each window alone."""
-    offsets = np.zeros((len(rows), problem.nx))
+def settle(
+    problem: Problem, s: np.ndarray, rows: np.ndarray, *, rounds: int = 2, begin: np.ndarray | None = None
+) -> np.ndarray:
+    """Offsets (windows, nx) of the start states of windows `rows` for given s, by Gauss-Newton on each window alone, from `begin`."""
+    offsets = np.zeros((len(rows), problem.nx)) if begin is None else begin
     if not problem.nx:
         return offsets
     cost = _window_costs(problem, s, rows, offsets)
