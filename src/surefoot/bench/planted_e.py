@@ -2,7 +2,9 @@
 
     error_i = (ê_i - e_i) / σ_i,   σ² = diag (P + F(e))⁻¹: nobody can do better than σ on average
 
-The robots have the fitting side's physics, since a bound is a bound for one f, and sensors with noise and steps of their own.
+A bound is a bound for one f and one law of noise, here white: the robots have the fitting side's physics, and encoders whose steps are
+replaced by white noise of the same size. Robots with steps larger than their noise are fitted a second time with their steps as they
+are, under the name ROBOT-steps: then intervals must hold all the same, while errors may exceed a bound that is not theirs.
 """
 
 import zlib
@@ -21,7 +23,7 @@ from surefoot.identify.excite import Beliefs, Effort, Judge, usual_limits
 from surefoot.identify.information import Information, Lens, sensor_noise_of
 from surefoot.logs import Log
 from surefoot.params import E
-from surefoot.robots import Robot, load
+from surefoot.robots import Robot, SensorSpec, load
 from surefoot.sim import Sim
 from surefoot.sim.record import Recording
 
@@ -29,6 +31,8 @@ FIXED = 0.5
 """Standard deviation left over that before, from which a scalar counts as not identified by a motion."""
 WINDOW = 1.0
 """[s]"""
+STEPS = "-steps"
+"""What the names of robots end with whose encoders keep their steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +44,25 @@ class Kind:
     seconds: float
     air: bool = False
 
-    def load(self) -> Robot:
-        """The robot, its Params those that are unknown here: what is absent costs nothing."""
+    def load(self, steps: bool = False) -> Robot:
+        """The robot, its Params those that are unknown here: what is absent costs nothing; with the `steps` of its encoders or without."""
         robot = load(self.robot)
         robot = robot.suspended() if self.air else robot
-        return replace(robot, params=robot.params.only(*self.only))
+        sensors = robot.sensors if steps else tuple(smooth(sensor) for sensor in robot.sensors)
+        return replace(robot, params=robot.params.only(*self.only), sensors=sensors)
+
+    @property
+    def stepped(self) -> bool:
+        """Whether the steps of its encoders are larger than their noise."""
+        return any(s.figures.get("quantum", 0.0) > s.figures.get("noise", 0.0) for s in load(self.robot).sensors)
+
+
+def smooth(sensor: SensorSpec) -> SensorSpec:
+    """A sensor with white noise in place of its steps q, of the same variance q²/12."""
+    figures = dict(sensor.figures)
+    if step := figures.pop("quantum", 0.0):
+        figures["noise"] = float(np.hypot(figures.get("noise", 0.0), step / np.sqrt(12.0)))
+    return replace(sensor, figures=figures)
 
 
 KINDS: dict[str, Kind] = {
@@ -129,9 +147,9 @@ class Found:
     named: np.ndarray
 
 
-def planted(kind: Kind, seed: int) -> Found:
+def planted(kind: Kind, seed: int, *, steps: bool = False) -> Found:
     """Hide an e, record two motions, fit the first, and compare with the truth and with the bound."""
-    robot = kind.load()
+    robot = kind.load(steps)
     sim = Sim(robot, threads=0)
     e = hidden_e(sim, kind.only, seed)
     known = judge_of(sim, kind.only, e)
@@ -164,17 +182,27 @@ def measure(request: Request) -> Result:
     if request.quick:
         counts = dict.fromkeys(counts, 2)
     cases = {f"{name} {i}": _case(name, i) for name, n in counts.items() for i in range(n)}
+    cases |= {
+        f"{name}{STEPS} {i}": _case(name, i, steps=True)
+        for name, n in counts.items()
+        if KINDS[name].stepped
+        for i in range(n)
+    }
     marks = summary(work("planted-e", cases, request), request)
     return Result(
         bench="planted-e", marks=tuple(marks), seed=0, seconds=time.perf_counter() - begin, quick=request.quick
     )
 
 
-def _case(name: str, i: int) -> Any:
+def _case(name: str, i: int, *, steps: bool = False) -> Any:
     def run() -> list[Mark]:
-        found = planted(KINDS[choose(name, KINDS, "a stand-in")], zlib.crc32(f"{name} {i}".encode()))
+        found = planted(KINDS[choose(name, KINDS, "a stand-in")], zlib.crc32(f"{name} {i}".encode()), steps=steps)
         return [
-            Mark(name=f"{name} {i} {label}", value=float(error), reference=f"{int(shown)}{int(covered)}{int(named)}")
+            Mark(
+                name=f"{name}{STEPS if steps else ''} {i} {label}",
+                value=float(error),
+                reference=f"{int(shown)}{int(covered)}{int(named)}",
+            )
             for label, shown, error, covered, named in zip(
                 found.names, found.shown, found.error, found.covered, found.named, strict=True
             )
@@ -186,8 +214,8 @@ def _case(name: str, i: int) -> Any:
 def summary(rows: list[Mark], request: Request) -> list[Mark]:
     """The marks over all stand-ins, then by robot; `rows` hold one scalar each."""
     marks = []
-    for robot in ("all", *KINDS):
-        mine = [r for r in rows if robot == "all" or r.name.startswith(f"{robot} ")]
+    for robot in ("all", "steps", *KINDS, *(f"{name}{STEPS}" for name in KINDS)):
+        mine = [r for r in rows if _of(r.name.split()[0], robot)]
         if not mine:
             continue
         error = np.array([r.value for r in mine], dtype=float)
@@ -199,8 +227,13 @@ def summary(rows: list[Mark], request: Request) -> list[Mark]:
     return marks
 
 
+def _of(name: str, group: str) -> bool:
+    """Whether a stand-in is one of a group: a sort of robot, "all" without steps, or all with "steps"."""
+    return name == group or group == ("steps" if name.endswith(STEPS) else "all")
+
+
 def _marks(robot: str, a: Mapping[str, np.ndarray], rows: list[Mark]) -> list[Mark]:
-    whole = robot == "all"
+    whole, stepped = robot == "all", robot == "steps"
     judged, robots = a["judged"], len({" ".join(r.name.split()[:2]) for r in rows})
     about = f"{robots} robots, {int(judged.sum())} identified scalars of {len(rows)}"
     error = np.abs(a["error"][judged])
@@ -209,17 +242,18 @@ def _marks(robot: str, a: Mapping[str, np.ndarray], rows: list[Mark]) -> list[Ma
     hidden = ~a["shown"]
     named = float(a["named"][hidden].mean()) if hidden.any() else None
     false = float((a["named"] & a["shown"]).sum() / max(a["shown"].sum(), 1))
-    label = "planted e" if whole else f"planted e, {robot}"
+    label = "planted e" if whole else "planted e, encoders with steps" if stepped else f"planted e, {robot}"
     size = float(np.sqrt((error**2).mean())) if len(error) else 0.0
     believed = f"{int(hidden.sum())} scalars whose bound is above {FIXED:g} of what was believed"
 
     def mark(name: str, value: float | None, op: Op, wanted: float, reference: str) -> Mark:
-        """Judged for all robots together only."""
+        """Judged for all robots together only; where encoders have steps, all but the bound."""
+        judged = whole or (stepped and not name.startswith("errors"))
         return Mark(
             name=f"{label}: {name}",
             value=value,
-            op=op if whole else None,
-            mark=wanted if whole else None,
+            op=op if judged else None,
+            mark=wanted if judged else None,
             reference=reference,
         )
 
@@ -239,4 +273,6 @@ def _marks(robot: str, a: Mapping[str, np.ndarray], rows: list[Mark]) -> list[Ma
             reference=f"bound below {FIXED:g} of what was believed",
         ),
     ]
-    return marks + ([mark("90 % intervals are not too wide (cover)", covered, "<=", 0.95, about)] if whole else [])
+    return marks + (
+        [mark("90 % intervals are not too wide (cover)", covered, "<=", 0.95, about)] if whole or stepped else []
+    )

@@ -180,7 +180,11 @@ class Problem:
         """(y_log - y) / σ, (k, len(rows), n); zero where nothing was measured, large where a world left the numbers."""
         most = self.most[self.rollouts.column]
         gap = np.nan_to_num(self.rollouts.y[rows] - y, nan=np.inf, posinf=np.inf, neginf=-np.inf)
-        return np.where(self.rollouts.seen[rows], np.clip(gap, -most, most), 0.0) / self.sigma[self.rollouts.column]
+        return np.where(self.rollouts.seen[rows], np.clip(gap, -most, most), 0.0) / self.deviation(rows)
+
+    def deviation(self, rows: np.ndarray) -> np.ndarray:
+        """Standard deviation by which entries of windows `rows` are weighed, (len(rows), n): σ, more where readings repeat."""
+        return np.sqrt(self.sigma[self.rollouts.column] ** 2 + self.rollouts.shared[rows])
 
     def residuals(self, z: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
         """Weighted residuals (k, entries) of all fitted windows, for packed coordinates z (k, d)."""
@@ -222,11 +226,12 @@ class Problem:
         """
         column, seen, k = self.rollouts.column, self.rollouts.seen[self.rows], len(self.sigma)
         square = np.where(seen, np.minimum(self.rho(r), r**2), 0.0) * self.sigma[column] ** 2
-        squares, counts = np.bincount(column, square.sum(0), k), np.bincount(column, seen.sum(0), k)
+        weight = np.where(seen, (self.sigma[column] / self.deviation(self.rows)) ** 2, 0.0)
+        squares, counts = np.bincount(column, square.sum(0), k), np.bincount(column, weight.sum(0), k)
         fresh = np.empty(k)
         for channel in dict.fromkeys((name, unit) for name, _, unit in self.rollouts.labels):
             own = np.array([(name, unit) == channel for name, _, unit in self.rollouts.labels])
-            fresh[own] = np.sqrt(squares[own].sum() / max(counts[own].sum(), 1))
+            fresh[own] = np.sqrt(squares[own].sum() / max(counts[own].sum(), 1.0))
         fresh = np.maximum(fresh, LEAST * self.floor)
         change = float(np.abs(np.log(fresh / self.sigma)).max())
         self.sigma = fresh
@@ -279,7 +284,7 @@ class Problem:
         columns = np.empty((len(rows), d + nx, self.rollouts.n))
         np.subtract(y[1:], y[0], out=columns.swapaxes(0, 1))
         columns /= np.concatenate([steps, np.full(nx, start_step)])[:, None]
-        scale = np.where(self.rollouts.seen[rows], trust / self.sigma[self.rollouts.column], 0.0)
+        scale = np.where(self.rollouts.seen[rows], trust / self.deviation(rows), 0.0)
         columns *= scale[:, None]
         if not np.isfinite(y).all():
             np.nan_to_num(columns, copy=False, nan=0.0, posinf=0.0, neginf=0.0)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.identify.dwells import shared_variance
 from surefoot.identify.windows import Starts, Windows, read_starts
 from surefoot.sim import Sim
 from surefoot.sim.commands import held_mean
@@ -37,6 +38,7 @@ class Rollouts:
         y: what was measured, (windows, n); zero where a window has no sample.
         seen: where it was, (windows, n) bool.
         t: time of every entry after the window's start [s], (windows, n).
+        shared: variance that an entry shares with others of the same reading, (windows, n), see `dwells`.
         column: number of the (channel, column) of every entry, (n,).
         labels: (channel, column, unit) by that number.
     """
@@ -55,7 +57,7 @@ class Rollouts:
 
     def _lay_out(self) -> None:
         """Measured values, masks and times of all windows, padded to the longest."""
-        parts_y, parts_seen, parts_t, columns = [], [], [], []
+        parts_y, parts_seen, parts_t, parts_shared, columns = [], [], [], [], []
         self.labels: list[tuple[str, str, str]] = []
         self._after: dict[str, np.ndarray] = {}  # by channel, sample times after the start (windows, samples)
         late = self._oldest()
@@ -68,9 +70,11 @@ class Rollouts:
             most = max(b - a for a, b in inside)
             k = len(self.windows.columns[name])
             y, after = np.zeros((len(inside), most, k)), np.zeros((len(inside), most))
-            seen = np.zeros((len(inside), most), dtype=bool)
+            seen, common = np.zeros((len(inside), most), dtype=bool), np.zeros((len(inside), most, k))
+            alike = [np.stack([shared_variance(c) for c in channel.values.T], axis=1) for channel in picked]
             for i, (w, (a, b)) in enumerate(zip(self.windows.windows, inside, strict=True)):
                 y[i, : b - a], after[i, : b - a] = picked[w.log].values[a:b], picked[w.log].t[a:b] - w.start
+                common[i, : b - a] = alike[w.log][a:b]
                 after[i, b - a :] = after[i, b - a - 1]
                 seen[i, : b - a] = after[i, : b - a] >= late - 1e-9
             self._after[name] = after
@@ -79,9 +83,11 @@ class Rollouts:
             parts_y.append(y.reshape(len(inside), -1))
             parts_seen.append(np.repeat(seen, k, axis=1))
             parts_t.append(np.repeat(after, k, axis=1))
+            parts_shared.append(common.reshape(len(inside), -1))
             columns.append(np.tile(np.arange(first, first + k), most))
         self.y, self.seen = np.concatenate(parts_y, axis=1), np.concatenate(parts_seen, axis=1)
         self.t, self.column = np.concatenate(parts_t, axis=1), np.concatenate(columns)
+        self.shared = np.concatenate(parts_shared, axis=1)
 
     def _oldest(self) -> float:
         """[s] Greatest age of a reading: what is read before it has passed shows the time before the window."""

@@ -39,7 +39,7 @@ DIVISIONS = 3
 """Divisions of a sum of delays that are tried within one time step, on either side."""
 HALVINGS = 6
 """Rounds in which the best division is sought, each twice as fine as the last."""
-TIMES = 2
+TIMES = 3
 """Times that such a sum is divided anew."""
 SETTLED = 0.01
 """Relative change of σ below which it is at rest."""
