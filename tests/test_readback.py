@@ -25,6 +25,8 @@ RANGES = {
     "link_length": (0.9, 1.1, {"of": ".*_(thigh|calf)"}),
     "axis_tilt": (-0.1, 0.1, {"of": JOINTS}),
     "zero_offset": (-0.1, 0.1, {"of": JOINTS}),
+    "stop_shift": (-0.1, 0.1, {"of": JOINTS}),
+    "stop_softness": (0.012, 0.1, {"of": JOINTS}),
     "mass": (4.0, 9.0, {"of": "base"}),
     "com": (-0.05, 0.05, {"of": "base", "axis": "y"}),
     "inertia": (-0.3, 0.3, {"of": "base"}),

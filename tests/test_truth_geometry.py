@@ -184,6 +184,56 @@ def test_joint_stops_move_with_the_zero_offset(tmp_path):
     np.testing.assert_allclose(furthest, stop, atol=0.01)
 
 
+STOPPED = PENDULUM.replace('axis="0 1 0"', 'axis="0 1 0" range="-0.4 0.6" limited="true" solreflimit="0.004 1"')
+
+
+def thrown(sim, speed, seconds=0.15):
+    """Furthest angles of a pendulum thrown against its stops with `speed` [rad/s], (worlds,)."""
+    speed = np.broadcast_to(np.asarray(speed, float), sim.worlds)
+    sim.reset(qpos=np.zeros((sim.worlds, 1)), qvel=speed[:, None])
+    reach = []
+    for _ in range(round(seconds / sim.control_dt)):
+        sim.step(np.zeros(0))
+        reach.append(np.array(sim.engine.qpos[:, 0]))
+    return np.where(speed > 0, np.max(reach, axis=0), np.min(reach, axis=0))
+
+
+def test_stops_lie_where_their_shift_says_at_both_ends(tmp_path):
+    sim = sf.Sim(robot(tmp_path, STOPPED, joints=("pivot",), ground=False, timestep=0.0005),
+                 sf.Params(stops=sf.stop_shift("pivot", low=-0.3, high=0.3)), worlds=6)  # fmt: skip
+    shift = np.tile([-0.2, 0.0, 0.3], 2)
+    sim.apply({"stops": shift})
+    found = thrown(sim, np.repeat([5.0, -5.0], 3), seconds=0.3)
+    np.testing.assert_allclose(found, np.concatenate([0.6 + shift[:3], -0.4 - shift[3:]]), atol=0.03)
+
+
+def test_a_softer_stop_gives_way_further_and_twice_as_far_for_twice_the_time(tmp_path):
+    sim = sf.Sim(robot(tmp_path, STOPPED, joints=("pivot",), ground=False, timestep=0.0005),
+                 sf.Params(soft=sf.stop_softness("pivot", low=0.002, high=0.1)), worlds=3)  # fmt: skip
+    sim.apply({"soft": np.array([0.01, 0.02, 0.04])})
+    deep = thrown(sim, 5.0, seconds=0.4) - 0.6
+    assert deep[0] > 0.005
+    np.testing.assert_allclose(deep[1:] / deep[:-1], 2.0, atol=0.3)
+
+
+def test_stops_that_are_not_there_or_cannot_be_resolved_are_refused(tmp_path):
+    free = robot(tmp_path / "free", PENDULUM, joints=("pivot",), ground=False)
+    with pytest.raises(sf.InputError, match="'soft': joint 'pivot' has no stops"):
+        sf.Sim(free, sf.Params(soft=sf.stop_softness("pivot", low=0.01, high=0.1)))
+    held = robot(tmp_path / "held", STOPPED, joints=("pivot",), ground=False, timestep=0.005)
+    with pytest.raises(sf.InputError, match="below twice the time step"):
+        sf.Sim(held, sf.Params(soft=sf.stop_softness("pivot", low=0.005, high=0.1)))
+    with pytest.raises(sf.InputError, match="no range"):
+        sf.Sim(held, sf.Params(stops=sf.stop_shift("pivot", low=-0.6, high=0.1)))
+    with pytest.raises(sf.InputError):
+        sf.Sim(
+            held,
+            sf.Params(
+                stops=sf.stop_shift("pivot", low=-0.1, high=0.1), zero=sf.zero_offset("pivot", low=-0.1, high=0.1)
+            ),
+        )
+
+
 def test_motor_and_encoder_agree_with_each_other_about_the_zero_not_with_the_drawing():
     sim = sf.Sim(
         sf.load("servo"),

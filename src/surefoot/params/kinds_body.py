@@ -146,6 +146,22 @@ _geometry(
     target="joint",
     fields=("qpos0", "jnt_range", "qpos_spring"),
 )
+_geometry(
+    "stop_shift",
+    "rad",
+    "How much further out a joint's stops lie than in the drawing, at both ends of its range; below zero: further in.",
+    target="joint",
+    fields=("jnt_range",),
+)
+_geometry(
+    "stop_softness",
+    "s",
+    "Time constant with which a joint's stops give way; below twice the time step it cannot be resolved.",
+    target="joint",
+    fields=("jnt_solref",),
+    column=0,
+    hard=(1e-6, INF),
+)
 
 
 def _inertia(name: str, unit: str, about: str, **more) -> None:

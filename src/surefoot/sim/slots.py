@@ -45,6 +45,8 @@ class Slots:
         keys = {(SHARED.get(kind, kind), int(i), column) for i in self.ids}
         if kind in ("zero_offset", "cable_rest"):
             keys |= {("rest angle", int(i), None) for i in self.ids}
+        if kind in ("zero_offset", "stop_shift"):
+            keys |= {("stops", int(i), None) for i in self.ids}
         if kind == "inertia":
             keys |= {("com", int(i), axis) for i in self.ids for axis in "xyz"}
         return keys

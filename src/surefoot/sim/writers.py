@@ -177,6 +177,15 @@ def _read_zero(p: "Physics", s: Slots) -> np.ndarray:
     return p.engine.field("qpos0")[:, at] - p.engine.nominal("qpos0")[at]
 
 
+def _write_stops(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
+    outward = v[..., None] * np.array([-1.0, 1.0])
+    p.engine.field("jnt_range")[np.ix_(rows, s.ids)] = p.engine.nominal("jnt_range")[s.ids] + outward
+
+
+def _read_stops(p: "Physics", s: Slots) -> np.ndarray:
+    return p.engine.field("jnt_range")[:, s.ids, 1] - p.engine.nominal("jnt_range")[s.ids, 1]
+
+
 def _write_rest(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
     p.engine.field("qpos_spring")[np.ix_(rows, p.built.model.jnt_qposadr[s.ids])] = v
 
@@ -293,6 +302,7 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
     "link_length": (_write_length, _read_length),
     "axis_tilt": (_write_tilt, _read_tilt),
     "zero_offset": (_write_zero, _read_zero),
+    "stop_shift": (_write_stops, _read_stops),
     "cable_rest": (_write_rest, _read_rest),
     "mass": (_write_mass, _read_mass),
     "com": (_write_com, _read_com),
