@@ -6,7 +6,9 @@ import pytest
 import surefoot as sf
 from surefoot.errors import InputError
 from surefoot.identify import cut, identify
+from surefoot.identify.residuals import Linear
 from surefoot.identify.rollouts import Rollouts
+from surefoot.identify.solve import reduce
 from surefoot.identify.windows import parabolas, read_starts
 from test_identify_fit import TRUTH, arm, params, recording
 
@@ -147,3 +149,21 @@ def test_a_free_base_and_all_ten_inertial_parameters_are_found():
     fit = identify(sim, drone_log(sim, {"inertia": truth[None]}), window=0.25, held_out=0.0)
     assert np.allclose(fit.values, truth, atol=0.01)
     assert np.all(np.abs(fit.values - truth) < 5 * fit.std + 1e-4)
+
+
+def test_a_window_that_its_start_decides_leaves_nothing_negative_behind():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 4, 60)), rng.normal(size=(2, 6, 60))
+    grown = 1e8 * rng.normal(size=60)  # everything that is changed ends in the same direction
+    a[1] += rng.normal(size=4)[:, None] * grown
+    b[1] += rng.normal(size=6)[:, None] * grown
+    r = rng.normal(size=(2, 60))
+    linear = Linear(
+        r=r, haa=a @ a.swapaxes(1, 2), hab=a @ b.swapaxes(1, 2), hbb=b @ b.swapaxes(1, 2),
+        ga=(a @ r[..., None])[..., 0], gb=(b @ r[..., None])[..., 0], b=b,
+    )  # fmt: skip
+    plain = linear.haa - linear.hab @ np.linalg.inv(linear.hbb + np.eye(6)) @ linear.hab.swapaxes(1, 2)
+    assert np.linalg.eigvalsh(plain[1])[0] < -1.0  # what rounding leaves
+    each = reduce(linear, np.zeros((2, 6))).each
+    assert np.abs(each[1]).max() < 1e-6
+    np.testing.assert_allclose(each[0], plain[0], rtol=1e-9)

@@ -286,8 +286,10 @@ class Problem:
         columns /= np.concatenate([steps, np.full(nx, start_step)])[:, None]
         scale = np.where(self.rollouts.seen[rows], trust / self.deviation(rows), 0.0)
         columns *= scale[:, None]
-        if not np.isfinite(y).all():
-            np.nan_to_num(columns, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+        with np.errstate(invalid="ignore"):
+            lost = ~(np.abs(y - self.rollouts.y[rows]) <= self.most[self.rollouts.column])
+        if lost.any():  # What left the log's range, or the numbers, has no slope that means anything.
+            columns[(lost[1:] | lost[:1]).swapaxes(0, 1)] = 0.0
         for i, j, ratio in self.twins if d else ():
             columns[:, i] = columns[:, j] * ratio
         gram = columns @ columns.swapaxes(1, 2)

@@ -31,6 +31,8 @@ STARTS = 30.0
 """Trust region of the start states at radius 1, in standard deviations of their prior."""
 SLIGHT = 0.02
 """Decrease of F, in units of one independent residual, below which the iterations end: a seventh of a standard deviation."""
+ROUNDING = 1e-12
+"""Information that is left after a start was eliminated, relative to what there was before, below which it is rounding."""
 FLAT = 1e-9
 """Least eigenvalue of a Hessian, relative to its largest."""
 MOST = 25
@@ -86,11 +88,28 @@ def reduce(linear: Linear, offsets: np.ndarray) -> Reduced:
     nx = linear.hbb.shape[1]
     if not nx:
         return Reduced(s=linear.haa.sum(0), g=linear.ga.sum(0), inverse=linear.hbb, each=linear.haa)
-    inverse = np.linalg.inv(linear.hbb + np.eye(nx))
-    gain = linear.hab @ inverse
-    each = linear.haa - gain @ linear.hab.swapaxes(1, 2)
-    g = linear.ga - (gain @ (linear.gb - offsets)[..., None])[..., 0]
+    # In the starts' own axes: with an inverse as a matrix, rounding would be multiplied by how far a start's changes grow.
+    values, axes = np.linalg.eigh(linear.hbb)
+    weight = 1.0 / (np.maximum(values, 0.0) + 1.0)
+    turned = linear.hab @ axes
+    gain = turned * weight[:, None, :]
+    each = _definite(linear.haa - gain @ turned.swapaxes(1, 2), linear.haa)
+    g = linear.ga - (gain @ (axes.swapaxes(1, 2) @ (linear.gb - offsets)[..., None]))[..., 0]
+    inverse = (axes * weight[:, None, :]) @ axes.swapaxes(1, 2)
     return Reduced(s=each.sum(0), g=g.sum(0), inverse=inverse, each=each)
+
+
+def _definite(matrices: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """What eliminating the starts left of matrices `before` (n, k, k), without the directions that rounding alone has left.
+
+    A window that is decided by how it began, as feet that hit the ground are, has nothing left once its start is eliminated.
+    """
+    matrices = 0.5 * (matrices + matrices.swapaxes(1, 2))
+    values, vectors = np.linalg.eigh(matrices)
+    least = ROUNDING * np.diagonal(before, axis1=1, axis2=2).max(1)[:, None]
+    if (values >= least).all():
+        return matrices
+    return (vectors * np.where(values < least, 0.0, values)[:, None, :]) @ vectors.swapaxes(1, 2)
 
 
 def step(
