@@ -124,6 +124,14 @@ BENCHES: dict[str, Bench] = {
         quick_minutes=8.0,
         uses=("train", "test"),
     ),
+    "fit-time": Bench(
+        about="the time of a fit beside mujoco.sysid's, alone: the part of `real` that other work on the machine spoils (extra `dev`)",
+        module="surefoot.bench.real",
+        minutes=1.0,
+        quick_minutes=1.0,
+        uses=("train",),
+        measure="measure_time",
+    ),
     "identify": Bench(
         about="planted truths against the Cramér-Rao bound, and active exploration, on twins",
         module="surefoot.bench.real",

@@ -44,6 +44,11 @@ def measure(request: Request) -> Result:
     return _measure("real", RECORDINGS, request)
 
 
+def measure_time(request: Request) -> Result:
+    """The wall time of a fit alone."""
+    return _measure("fit-time", {"wall time": RECORDINGS["wall time"]}, request)
+
+
 def measure_twins(request: Request) -> Result:
     """Planted truths and exploration."""
     return _measure("identify", TWINS, request)
