@@ -9,10 +9,11 @@ import pytest
 from surefoot.errors import InputError
 from surefoot.hardware.generator import draw
 from surefoot.hardware.referee import Truth
+from surefoot.learn import checkpoint
 from surefoot.loop import RUNGS, Folder, Ladder, Loop, Rung, begin_with, loop_of, run_loop
 from surefoot.loop.judging import Trial, distinct, ended_words, swung_up, walked
 from surefoot.loop.ladder import Step, drawn, page_of, shown
-from surefoot.loop.training import belief_of, posterior_of
+from surefoot.loop.training import Best, belief_of, posterior_of
 from surefoot.loop.truth import held_text, true_e
 from surefoot.robots import load
 from surefoot.sim import Sim
@@ -326,6 +327,30 @@ def test_a_training_may_start_from_another(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_best_policy_of_a_training_goes_to_the_robot_not_the_last(tmp_path):
+    class Shown:
+        def __init__(self, number):
+            self.number = number
+
+        def to_arrays(self):
+            return {"number": np.array(self.number)}
+
+    def kept():
+        return int(checkpoint.load(tmp_path / "best.npz")[0]["number"])
+
+    best = Best(tmp_path / "best.npz", again=False)
+    for number, (success, error) in enumerate(
+        [(0.5, 0.1), (0.97, 0.3), (0.98, 0.2), (0.97, 0.1), (0.6, 0.01), (0.97, 0.2)]
+    ):
+        best.show(Shown(number), {"success": success, "error": error})
+    assert kept() == 3
+    resumed = Best(tmp_path / "best.npz", again=True)
+    resumed.show(Shown(6), {"success": 0.5, "error": 0.0})
+    assert kept() == 3
+    Best(tmp_path / "best.npz", again=False).show(Shown(7), {"success": 0.1})
+    assert kept() == 7
+
+
 def test_a_small_loop_from_end_to_end_and_again(tmp_path):
     effort = {"families": ("multi-sine",), "population": 2, "rounds": 1, "elite": 1, "samples": 1, "climbs": 1}
     loop = loop_of(

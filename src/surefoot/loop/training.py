@@ -1,6 +1,6 @@
 """The policies of the ladder: what e they are trained under, their training, and the bundle that goes to the robot."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,10 @@ from surefoot.sim import Sim
 Say = Callable[[str], None]
 JUDGED = 128
 """Worlds in which a policy is judged while it trains."""
+ALIKE = 0.02
+"""Difference of two shares of successes in them that means nothing."""
+BEST = "best.npz"
+"""In a rung's folder: its best policy so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,12 +116,14 @@ def _trained(loop: Loop, folder: Folder, rung: Rung, again: bool, say: Say) -> d
     judged = Sim(practice.robot, worlds=JUDGED, seed=999)
     e = belief_of(loop, folder, rung, sim.params)
     e.save(folder / f"rungs/{rung.name}/prior.json")
-    rows, found = e.sample(JUDGED, 999), []
+    rows, best = e.sample(JUDGED, 999), Best(folder / f"rungs/{rung.name}/{BEST}", again)
 
     def evaluate(policy: Any) -> dict[str, float]:
-        found.append(judge(practice.task, judged, policy.play(), e=rows))
-        say(f"{rung.title}: {found[-1]}")
-        return {name: value.value for name, value in found[-1].summary.items() if value.count}
+        found = judge(practice.task, judged, policy.play(), e=rows)
+        say(f"{rung.title}: {found}")
+        values = {name: value.value for name, value in found.summary.items() if value.count}
+        best.show(policy, values)
+        return values
 
     passed: list[int] = []
 
@@ -141,6 +147,54 @@ def _trained(loop: Loop, folder: Folder, rung: Rung, again: bool, say: Say) -> d
     return {"steps": run.steps, "stopped": run.stopped, "judged": last, "run": f"rungs/{rung.name}/run"}
 
 
+class Best:
+    """The best of the policies that a training showed, by the judgement in its own worlds: the last one may have lost what it had.
+
+    More successes are better; where they are alike, the smaller error is, and without one the later policy.
+
+    Args:
+        file: where it is kept.
+        again: whether to go on with what lies there.
+    """
+
+    def __init__(self, file: Path, again: bool):
+        self.file, self.values = file, None
+        if again and file.is_file():
+            from surefoot.learn import checkpoint
+
+            self.values = checkpoint.load(file)[1]["values"]
+        elif not again:
+            file.unlink(missing_ok=True)
+
+    def show(self, policy: Any, values: Mapping[str, float]) -> None:
+        """Keep a policy where it is better than all before it."""
+        from surefoot.learn import checkpoint
+
+        if self.values is None or better(values, self.values):
+            self.values = dict(values)
+            checkpoint.save(self.file, policy.to_arrays(), {"values": self.values})
+
+
+def better(values: Mapping[str, float], than: Mapping[str, float]) -> bool:
+    """Whether one judgement is better than another, see `Best`."""
+    more = values.get("success", 0.0) - than.get("success", 0.0)
+    if abs(more) > ALIKE:
+        return more > 0
+    return values.get("error", 0.0) <= than.get("error", 0.0)
+
+
+def best_policy(folder: Folder, rung: Rung) -> Any:
+    """The policy of a rung that goes to the robot."""
+    from surefoot.learn import Policy, checkpoint, load_run
+
+    file = folder / f"rungs/{rung.name}/{BEST}"
+    return (
+        Policy.from_arrays(checkpoint.load(file)[0])
+        if file.is_file()
+        else load_run(folder / f"rungs/{rung.name}/run").policy
+    )
+
+
 def export_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
     """Write a rung's policy as a bundle into rungs/NAME/bundle and check it against its robot: {"bundle", "policy", "verdict"}."""
     return folder.step(
@@ -157,17 +211,17 @@ def _exported(loop: Loop, folder: Folder, rung: Rung, say: Say) -> dict[str, Any
     from surefoot.learn import load_run
 
     practice, where = practice_of(loop), folder / f"rungs/{rung.name}/bundle"
-    run = load_run(folder / f"rungs/{rung.name}/run")
+    run, policy = load_run(folder / f"rungs/{rung.name}/run"), best_policy(folder, rung)
     sim = Sim(practice.robot, worlds=64, seed=loop.seed)
     seen = trained_ranges(
-        run.policy, practice.task, sim, seconds=loop.kit.seconds, e=belief_of(loop, folder, rung, sim.params)
+        policy, practice.task, sim, seconds=loop.kit.seconds, e=belief_of(loop, folder, rung, sim.params)
     )
     contract = with_trained(complete(practice.task.contract(sim), practice.robot), seen.low, seen.high)
     about = {
         "run": {"name": rung.name, "steps": run.steps, "seed": loop.seed, "config": run.config},
         "robot": {"name": practice.robot.name, "hash": practice.robot.hash},
     }
-    export(run.policy, contract, where, observations=seen.samples, provenance=about, overwrite=True)
+    export(policy, contract, where, observations=seen.samples, provenance=about, overwrite=True)
     bundle = load_bundle(where)
     verdict = verify(bundle, None, practice.robot)
     say(f"{rung.title}: {verdict}")
