@@ -82,7 +82,8 @@ def with_gains(robot: Robot, log: Log) -> Robot:
 
 
 def go2_params() -> Params:
-    """Unknowns of legs in the air: the calf's linkage has friction and inertia of its own."""
+    """Unknowns of legs in the air: the calf's linkage has inertia of its own, friction that differs from leg to leg, and a stop that it
+    rests against."""
     upper, calf, every = ".*_(hip|thigh)_joint", ".*_calf_joint", ".*_joint"
     return Params(
         armature=P["armature"](upper, low=0.0, high=0.06, nominal=0.01),
@@ -90,7 +91,9 @@ def go2_params() -> Params:
         damping=P["damping"](upper, low=0.0, high=3.0, nominal=0.5),
         damping_calf=P["damping"](calf, low=0.0, high=3.0, nominal=0.5),
         coulomb=P["coulomb"](upper, low=0.0, high=1.5, nominal=0.2),
-        coulomb_calf=P["coulomb"](calf, low=0.0, high=3.0, nominal=0.2),
+        coulomb_calf=P["coulomb"](calf, low=0.0, high=3.0, nominal=0.2, each=True),
+        calf_stop=P["stop_shift"](calf, low=-0.3, high=0.1, nominal=0.0),
+        calf_stop_softness=P["stop_softness"](calf, low=0.01, high=0.3, nominal=0.02, scale="log"),
         command_delay=P["command_delay"](low=0.0, high=0.04, nominal=0.01),
         encoder_bias=P["encoder_bias"](every, low=-0.1, high=0.1, nominal=0.0, each=True),
     )
