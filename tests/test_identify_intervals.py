@@ -147,3 +147,18 @@ def test_cuts_lie_evenly_over_a_recording(tmp_path):
     pieces = cuts([log], 2.0)
     assert len(pieces) == 4
     assert all(piece.duration == pytest.approx(5.0, abs=0.01) for piece in pieces)
+
+
+def test_a_covariance_that_rounding_left_indefinite_still_makes_a_belief():
+    params = sf.Sim(sf.load("servo")).params.only("damping", "coulomb", "armature")
+    values = 0.5 * (params.low + params.high)
+    sd = 0.01 * (params.high - params.low)
+    correlation = np.array(
+        [[1.0, 0.9, 0.9], [0.9, 1.0, 0.62 - 1e-6], [0.9, 0.62 - 1e-6, 1.0]]
+    )  # an eigenvalue below zero
+    assert np.linalg.eigvalsh(correlation)[0] < -1e-7
+    covariance = correlation * np.outer(sd, sd)
+    mean, found = packed_belief(params, values, covariance)
+    belief = sf.Prior.gaussian(params, mean, found)
+    drawn = params.flatten(belief.sample(2000, 0))
+    np.testing.assert_allclose(drawn.std(0), sd, rtol=0.1)

@@ -83,7 +83,8 @@ def with_gains(robot: Robot, log: Log) -> Robot:
 
 def go2_params() -> Params:
     """Unknowns of legs in the air: the calf's linkage has inertia of its own, friction that differs from leg to leg, and a stop that it
-    rests against."""
+    rests against.
+    """
     upper, calf, every = ".*_(hip|thigh)_joint", ".*_calf_joint", ".*_joint"
     return Params(
         armature=P["armature"](upper, low=0.0, high=0.06, nominal=0.01),

@@ -313,5 +313,8 @@ def _definite(covariance: np.ndarray) -> np.ndarray:
     """The covariance with its last digits such that combinations known far better than their parts stay positive definite."""
     spread = np.sqrt(np.diag(covariance))
     correlation = covariance / np.outer(spread, spread)
-    correlation = (1 - 1e-10) * 0.5 * (correlation + correlation.T) + 1e-10 * np.eye(len(spread))
+    values, vectors = np.linalg.eigh(0.5 * (correlation + correlation.T))
+    correlation = (vectors * np.maximum(values, 1e-10)) @ vectors.T
+    one = np.sqrt(np.diag(correlation))
+    correlation = 0.5 * (correlation + correlation.T) / np.outer(one, one)
     return correlation * np.outer(spread, spread)
