@@ -132,6 +132,14 @@ BENCHES: dict[str, Bench] = {
         uses=("train",),
         measure="measure_time",
     ),
+    "coverage": Bench(
+        about="whether 90 % intervals of 5 s cuts hold what whole recordings say, alone: a part of `real`",
+        module="surefoot.bench.real",
+        minutes=4.0,
+        quick_minutes=2.0,
+        uses=("train",),
+        measure="measure_coverage",
+    ),
     "identify": Bench(
         about="planted truths against the Cramér-Rao bound, and active exploration, on twins",
         module="surefoot.bench.real",

@@ -49,6 +49,11 @@ def measure_time(request: Request) -> Result:
     return _measure("fit-time", {"wall time": RECORDINGS["wall time"]}, request)
 
 
+def measure_coverage(request: Request) -> Result:
+    """The coverage of intervals alone."""
+    return _measure("coverage", {"coverage": RECORDINGS["coverage"]}, request)
+
+
 def measure_twins(request: Request) -> Result:
     """Planted truths and exploration."""
     return _measure("identify", TWINS, request)
