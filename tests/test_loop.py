@@ -326,7 +326,6 @@ def test_a_training_may_start_from_another(tmp_path):
     assert near < 0.1 * np.abs(weights["cold"][key] - weights["first"][key]).max()
 
 
-@pytest.mark.slow
 def test_the_best_policy_of_a_training_goes_to_the_robot_not_the_last(tmp_path):
     class Shown:
         def __init__(self, number):
@@ -351,6 +350,7 @@ def test_the_best_policy_of_a_training_goes_to_the_robot_not_the_last(tmp_path):
     assert kept() == 7
 
 
+@pytest.mark.slow
 def test_a_small_loop_from_end_to_end_and_again(tmp_path):
     effort = {"families": ("multi-sine",), "population": 2, "rounds": 1, "elite": 1, "samples": 1, "climbs": 1}
     loop = loop_of(

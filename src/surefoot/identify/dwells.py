@@ -9,8 +9,10 @@ such readings keep their weight. Where it turns within a step or rests there, th
 
 import numpy as np
 
-EVEN = 0.02
+EVEN = 0.1
 """Share of a step by which changes may differ from whole steps."""
+SMALL = 10
+"""Steps up to which a change is looked at: in larger ones the rounding of a recording adds up."""
 OFTEN = 0.2
 """Share of samples that must repeat the one before for steps to matter."""
 
@@ -22,8 +24,8 @@ def step_of(y: np.ndarray) -> float:
     if len(moved) < 3 or len(moved) > (1 - OFTEN) * len(change):
         return 0.0
     step = float(moved.min())
-    whole = moved / step
-    return step if (np.abs(whole - np.round(whole)) < EVEN * np.maximum(np.round(whole), 1.0)).all() else 0.0
+    whole = moved[moved < SMALL * step] / step
+    return step if (np.abs(whole - np.round(whole)) < EVEN).all() else 0.0
 
 
 def shared_variance(y: np.ndarray) -> np.ndarray:

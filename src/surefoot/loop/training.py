@@ -144,7 +144,13 @@ def _trained(loop: Loop, folder: Folder, rung: Rung, again: bool, say: Say) -> d
         say=lambda _line: None, start=folder / f"rungs/{rung.start}/run" if rung.start else None,
     )  # fmt: skip
     last = {k.removeprefix("evaluate/"): v for r in run.history() for k, v in r.items() if k.startswith("evaluate/")}
-    return {"steps": run.steps, "stopped": run.stopped, "judged": last, "run": f"rungs/{rung.name}/run"}
+    return {
+        "steps": run.steps,
+        "stopped": run.stopped,
+        "judged": last,
+        "best": best.values,
+        "run": f"rungs/{rung.name}/run",
+    }
 
 
 class Best:
@@ -184,7 +190,7 @@ def better(values: Mapping[str, float], than: Mapping[str, float]) -> bool:
 
 
 def best_policy(folder: Folder, rung: Rung) -> Any:
-    """The policy of a rung that goes to the robot."""
+    """The policy of a rung that goes to the robot; the last one where its training was too short to be judged."""
     from surefoot.learn import Policy, checkpoint, load_run
 
     file = folder / f"rungs/{rung.name}/{BEST}"
@@ -218,7 +224,13 @@ def _exported(loop: Loop, folder: Folder, rung: Rung, say: Say) -> dict[str, Any
     )
     contract = with_trained(complete(practice.task.contract(sim), practice.robot), seen.low, seen.high)
     about = {
-        "run": {"name": rung.name, "steps": run.steps, "seed": loop.seed, "config": run.config},
+        "run": {
+            "name": rung.name,
+            "steps": run.steps,
+            "seed": loop.seed,
+            "config": run.config,
+            "best": folder.result(f"train {rung.name}")["best"],
+        },
         "robot": {"name": practice.robot.name, "hash": practice.robot.hash},
     }
     export(policy, contract, where, observations=seen.samples, provenance=about, overwrite=True)

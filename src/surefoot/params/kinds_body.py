@@ -152,6 +152,7 @@ _geometry(
     "How much further out a joint's stops lie than in the drawing, at both ends of its range; below zero: further in.",
     target="joint",
     fields=("jnt_range",),
+    engines=("cpu",),
 )
 _geometry(
     "stop_softness",
@@ -161,6 +162,7 @@ _geometry(
     fields=("jnt_solref",),
     column=0,
     hard=(1e-6, INF),
+    engines=("cpu",),
 )
 
 
