@@ -192,7 +192,7 @@ def run(name: str, request: Request) -> Result:
     given = {"train": request.train, "test": request.test, "realities": request.realities}
     for option, value in given.items():
         if value is not None and option not in bench.uses:
-            raise InputError(f"bench {name} takes no recordings or realities: leave out --{option}")
+            raise InputError(f"bench {name} takes no --{option}: leave it out")
         if value is not None and not value.is_dir():
             raise InputError(f"--{option} {value} is not a folder: give the folder that holds the files")
     if request.seeds and "seeds" not in bench.uses:
