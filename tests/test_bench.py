@@ -132,7 +132,7 @@ def test_a_bench_refuses_what_it_does_not_use(name, request_, match):
 
 
 def test_a_folder_the_bench_does_not_take_or_that_is_missing_is_refused(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="leave out --train"):
+    with pytest.raises(InputError, match="takes no --train"):
         run("sim", Request(train=tmp_path))
     monkeypatch.setitem(BENCHES, "planted", Bench(about="", module="none", minutes=1, quick_minutes=1, uses=("train",)))
     with pytest.raises(InputError, match="not a folder"):
