@@ -47,7 +47,7 @@ def test_a_group_alone_lists_its_commands(capsys):
     (["params", "check", "gg2"], "did you mean 'go2'"),
     (["params", "check", "servo", "--params", "missing.toml"], "missing.toml"),
     (["bench", "simm"], "did you mean 'sim'"),
-    (["bench", "sim", "--train", "."], "leave out --train"),
+    (["bench", "sim", "--train", "."], "takes no --train"),
     (["robot", "check", "hoper"], "did you mean 'hopper'"),
     (["robot", "strip", "missing.xml", "out.xml"], "missing.xml"),
     (["log", "info", "missing.mcap"], "missing.mcap"),
