@@ -161,7 +161,12 @@ class Group(Alone):
         return [bytes(row[: int(n)].numpy()) for row, n in zip(out, lengths, strict=True)]
 
     def close(self) -> None:
-        """Leave the group; the last thing a process does with it."""
+        """Leave the group; the last thing a process does with it.
+
+        torch's threads end with the last reference to a process group. One that outlives the interpreter and then lets go of
+        a tensor aborts the process, so nothing else keeps such a reference.
+        """
+        self.wire = self.side = None
         if dist.is_initialized():
             dist.destroy_process_group()
 
@@ -174,8 +179,8 @@ class RowMean:
     """
 
     def __init__(self, group: Group, grads: Tensor, numbers: int):
-        self._grads, self._k = grads, numbers
-        self._wire = group.side if grads.device.type == "cpu" and numbers == 1 else group.wire
+        self._group, self._grads, self._k = group, grads, numbers
+        self._aside = grads.device.type == "cpu" and numbers == 1
         self._packet = torch.zeros(len(grads) + 2 * numbers, device=grads.device)
 
     def __call__(self, numbers: Tensor, rows: Sequence[int]) -> list[float]:
@@ -197,7 +202,7 @@ class RowMean:
             torch.mul(self._grads, rows[0], out=g)
         else:
             packet.zero_()
-        dist.all_reduce(packet, group=self._wire)
+        dist.all_reduce(packet, group=self._group.side if self._aside else self._group.wire)
         weight.clamp_(min=1.0)
         torch.div(g, weight[0], out=self._grads)
         return x.div_(weight)
