@@ -11,15 +11,16 @@ from surefoot.learn.walking import rough as ground
 
 @pytest.mark.slow
 def test_both_kinds_are_trained_judged_and_forgotten(monkeypatch, tmp_path):
-    def few(robot, *, scan):
-        found = ground(robot, scan=scan)
+    def few(robot, *, scan, lesson):
+        found = ground(robot, scan=scan, lesson=lesson)
         lesson = replace(found.lesson, worlds=8, ppo=PPO(horizon=4, epochs=1, minibatches=1, hidden=(8,), warmup=4))
         return replace(found, lesson=lesson)
 
     monkeypatch.setenv("SUREFOOT_CACHE", str(tmp_path))
     monkeypatch.setattr(rough, "rough", few)
-    for name, value in {"STEPS": 64, "EVERY": 32, "GLANCED": 4, "JUDGED": 8}.items():
-        monkeypatch.setattr(rough, name, value)
+    monkeypatch.setattr(rough, "_gpu", lambda: None)
+    monkeypatch.setitem(rough.PACES, "cpu", rough.Pace(steps=64, every=32, glanced=4))
+    monkeypatch.setattr(rough, "JUDGED", 8)
     said = []
     result = rough.measure(Request(tell=said.append))
     assert [m.mark for m in result.marks] == [0.75, 0.9]
