@@ -10,7 +10,7 @@ import numpy as np
 
 from surefoot.bench.cases import work
 from surefoot.bench.examples import example_params, example_robot, structural_kinds
-from surefoot.bench.speed import bare_loop, commands, figure, ratio, sim_loop, take_turns
+from surefoot.bench.speed import bare_loop, commands, figure, ratio, sim_loop, solver_iterations, take_turns
 from surefoot.bench.table import Mark, Request, Result
 from surefoot.params import KINDS, Params
 from surefoot.robots import Robot, available, load
@@ -84,10 +84,10 @@ def draw(sim: Sim) -> None:
 
 
 def speed(size: Sizes) -> list[Mark]:
-    """Go2 with its default Params drawn from p(e), sensors and delays, beside the same model and plain Go2 in a bare loop.
+    """Go2 with its default Params, sensors and delays, beside the same compiled model and plain Go2 in a bare loop.
 
-    Slippery worlds cost the engine itself more steps than grippy ones. The marks compare drawn worlds with a bare loop of
-    shared nominal ones, so they hold Sim to account for that too; the rows without a mark show how much of it there is.
+    The marks compare worlds of the same physics: both nominal, and both with the same drawn e. Drawn worlds beside nominal ones
+    are shown too, without a mark: there the engine itself takes longer, since feet that slip cost its solver iterations.
     """
     robot = load("go2")
     sim = loaded_sim(robot, worlds=size.worlds)
@@ -98,29 +98,36 @@ def speed(size: Sizes) -> list[Mark]:
         "sim": sim_loop(sim, u),
         "nominal": sim_loop(nominal, u),
         "bare": bare_loop(sim.model, sim, u),
-        "same e": bare_loop(sim.model, sim, u, e=True),
+        "bare, e": bare_loop(sim.model, sim, u, e=True),
         "plain": bare_loop(plain, sim, u),
+        "plain, e": bare_loop(plain, sim, u, e=True),
     }
     rates = take_turns(loops, rounds=size.rounds, control_steps=size.control_steps)
-    same, beside_plain = ratio(rates, "sim", "bare"), ratio(rates, "sim", "plain")
-    at_nominal, same_e = ratio(rates, "nominal", "bare"), ratio(rates, "sim", "same e")
     about = f"Go2, {size.worlds} worlds, default Params"
+    drawn, shared = "the same drawn e in both", "nominal e in both"
+    same, without = (
+        "mujoco.batch.Batch on the same compiled model",
+        "mujoco.batch.Batch, position actuators, no sensors",
+    )
+
+    def row(name: str, a: str, b: str, words: str, mark: float | None = None, goal: float | None = None) -> Mark:
+        found = ratio(rates, a, b)
+        return Mark(
+            name=name, value=found.median, op=None if mark is None else ">=", mark=mark, goal=goal,
+            reference=f"{about}; {words}; {found.spread}",
+        )  # fmt: skip
+
+    iterations = {e: solver_iterations(sim, u, e=e) for e in (False, True)}
     marks = [
-        Mark(
-            name="Sim / bare loop, same model", value=same.median, op=">=", mark=0.85, goal=0.9,
-            reference=f"mujoco.batch.Batch with shared nominal fields, {about}, e drawn; {same.spread}",
-        ),
-        Mark(
-            name="Sim / bare loop, plain Go2", value=beside_plain.median, op=">=", mark=0.70, goal=0.8,
-            reference=f"mujoco.batch.Batch, position actuators, no sensors, e drawn; {beside_plain.spread}",
-        ),
-        Mark(
-            name="Sim / bare loop, same model, nominal e in both", value=at_nominal.median,
-            reference=f"the physics alike: what Sim's own code costs; {at_nominal.spread}",
-        ),
-        Mark(
-            name="Sim / bare loop, same model, the same drawn e in both", value=same_e.median,
-            reference=f"mujoco.batch.Batch with Sim's fields in its worlds; {same_e.spread}",
+        row(f"Sim / bare loop, same model, {drawn}", "sim", "bare, e", same, 0.85, 0.9),
+        row(f"Sim / bare loop, same model, {shared}", "nominal", "bare", same, 0.85, 0.9),
+        row(f"Sim / bare loop, plain Go2, {drawn}", "sim", "plain, e", f"{without}; bodies, joints and ground alike", 0.7, 0.8),
+        row(f"Sim / bare loop, plain Go2, {shared}", "nominal", "plain", without, 0.7, 0.8),
+        row("Sim with drawn e / bare loop with nominal e, same model", "sim", "bare", same),
+        row("Sim with drawn e / bare loop with nominal e, plain Go2", "sim", "plain", without),
+        row(
+            "bare loop, drawn / nominal e, same model", "bare, e", "bare",
+            f"no code of Sim's; its solver takes {iterations[True]:.2f} iterations a step, and {iterations[False]:.2f} with nominal e",
         ),
     ]  # fmt: skip
     for name, words in {"sim": "Sim", "bare": "bare loop, same model", "plain": "bare loop, plain Go2"}.items():

@@ -88,16 +88,26 @@ def sim_loop(sim: Sim, u: np.ndarray) -> Loop:
     return Loop(start=sim.reset, go=go, steps=sim.worlds * sim.substeps)
 
 
+def solver_iterations(sim: Sim, u: np.ndarray, *, e: bool = False) -> float:
+    """Mean number of iterations of the contact solver in the last physics step of every control step."""
+    batch = _bare(sim.model, sim, e)
+    qpos, ctrl, seen = batch.bind("qpos"), batch.bind("ctrl"), batch.bind("solver_niter")
+    batch.reset()
+    qpos[:] = sim.start_qpos
+    found = []
+    for now in u:
+        ctrl[:] = now
+        batch.step(nstep=sim.substeps)
+        found.append(seen.reshape(sim.worlds, -1)[:, 0].mean())
+    return float(np.mean(found))
+
+
 def bare_loop(model: mujoco.MjModel, sim: Sim, u: np.ndarray, *, e: bool = False) -> Loop:
     """The engine alone, from the start state of `sim`: commands written, substeps stepped.
 
-    All worlds share one model, or with `e` have the fields that `sim` gave them.
+    All worlds share one model, or with `e` have the fields that `sim` gave them; motors of another kind than `sim`'s keep their own.
     """
-    batch = Batch(model, sim.worlds, sim.engine.threads)
-    for name, values in sim.engine.expanded.items() if e else ():
-        batch.expand(name)[:] = values
-    if e:
-        batch.set_const(sim.engine.everyone)
+    batch = _bare(model, sim, e)
     qpos, ctrl, start = batch.bind("qpos"), batch.bind("ctrl"), sim.start_qpos
 
     def begin() -> None:
@@ -109,3 +119,14 @@ def bare_loop(model: mujoco.MjModel, sim: Sim, u: np.ndarray, *, e: bool = False
         batch.step(nstep=sim.substeps)
 
     return Loop(start=begin, go=go, steps=sim.worlds * sim.substeps)
+
+
+def _bare(model: mujoco.MjModel, sim: Sim, e: bool) -> Batch:
+    batch = Batch(model, sim.worlds, sim.engine.threads)
+    alike = np.array_equal(model.actuator_gaintype, sim.model.actuator_gaintype)
+    for name, values in sim.engine.expanded.items() if e else ():
+        if alike or not name.startswith("actuator"):
+            batch.expand(name)[:] = values
+    if e:
+        batch.set_const(sim.engine.everyone)
+    return batch

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -87,7 +88,7 @@ class Param:
             raise InputError(f"{self.kind} takes whole numbers: got {self.choices or f'{self.low:g}..{self.high:g}'}")
         object.__setattr__(self, "choices", choices)
 
-    @property
+    @cached_property
     def about(self) -> Kind:
         """The Kind: unit, group, target, fields."""
         return kind_named(self.kind)

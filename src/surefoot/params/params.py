@@ -198,7 +198,10 @@ class Params(Mapping[str, Param]):
         missing = [name for name in self._params if name not in e]
         if missing:
             raise InputError(f"e lacks the params {', '.join(missing)}: give all of {', '.join(self._params)}")
-        e = self.check(e)
+        return self.rows(self.check(e))
+
+    def rows(self, e: Mapping[str, np.ndarray]) -> np.ndarray:
+        """`flatten` for an e that `check`, or a Prior, gave."""
         worlds = max((len(v) for v in e.values()), default=1)
         rows = [
             np.broadcast_to(v.reshape(len(v), -1), (worlds, max(v[0].size, 1)))

@@ -97,9 +97,9 @@ class CommandLine:
         xp, out = self.xp, self.xp.asarray(control, copy=True)
         steps = self.dt / xp.clip(lag[:, columns], 1e-9 * self.dt, None)
         x, mean_x, mean_xx = xp.exp(-steps), -xp.expm1(-steps) / steps, -xp.expm1(-2 * steps) / (2 * steps)
-        s = self.spin[:, columns]
+        s, asked = self.spin[:, columns], xp.clip(control[:, :, columns], 0.0, 1.0)
         for j in range(out.shape[1]):
-            u = xp.clip(out[:, j, columns], 0.0, 1.0)
+            u = asked[:, j]
             away = s - u
             out[:, j, columns] = u * u + 2 * u * away * mean_x + away * away * mean_xx
             s = u + away * x

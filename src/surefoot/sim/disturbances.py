@@ -8,6 +8,7 @@ noise   torque held over a control step T with σ = S / sqrt(2 T)      (S: one-s
 Arrays are those of the engine's own library, NumPy or torch.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from surefoot.sim.physics import Physics
 
 AIR_DENSITY = 1.225
 """[kg/m³] at 15 °C and sea level."""
+DISTURBING = ("push", "wrench", "moment", "wind", "gust", "drag", "cable_drag", "torque_noise")
+"""Tables of what disturbs."""
 
 
 class Disturbances:
@@ -33,16 +36,18 @@ class Disturbances:
         names = physics.built.robot.joints
         driven = [int(d) for d, n in zip(physics.joint_dofs, names, strict=True) if n in joints]
         self.driven = own(np.array(driven, dtype=int))
+        self.active: dict[str, bool] = {}
+        """By table, whether it differs from zero in any world."""
         self.retune()
 
-    def retune(self) -> None:
-        """Note which disturbances are present in any world."""
+    def retune(self, touched: Collection[str] | None = None) -> None:
+        """Note which disturbances are present in any world; `touched` names the tables that may have changed, None: all."""
         tables = self.physics.tables
-        on = {
-            n: bool(self.xp.any(tables[n] != 0))
-            for n in ("push", "wrench", "moment", "wind", "gust", "drag", "cable_drag", "torque_noise")
-        }
-        self.active = on
+        names = DISTURBING if touched is None else [n for n in DISTURBING if n in touched]
+        if not names:
+            return
+        self.active |= {n: bool(self.xp.any(tables[n] != 0)) for n in names}
+        on = self.active
         self.pushes = on["wrench"] or on["moment"] or on["cable_drag"] or on["drag"]
         if not self.pushes and self.base is not None:
             self.physics.engine.xfrc_applied[:, self.base] = 0.0

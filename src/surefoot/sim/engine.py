@@ -16,6 +16,7 @@ BAD = [
     int(w)
     for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)
 ]
+NONE = np.zeros(0, dtype=np.int64)
 RECORDS = ("qpos", "qvel", "sensordata", "actuator_force")
 
 
@@ -194,7 +195,8 @@ class CpuEngine:
 
     def failed(self) -> np.ndarray:
         """Worlds whose numbers left the reals since they were last cleared, (k,)."""
-        return np.flatnonzero(self.batch.warning[:, BAD, 1].any(axis=1))
+        warned = self.batch.warning
+        return np.flatnonzero(warned[:, BAD, 1].any(axis=1)) if warned.any() else NONE
 
     # ---------------------------------------------------------------- one world, for pictures and single use
 

@@ -59,6 +59,12 @@ def rotation_vector_matrix(v: Array) -> Array:
     return rotation(xp.concat([xp.cos(0.5 * angle), xp.sin(0.5 * angle) * axis], axis=-1))
 
 
+MOUNTED = ("imu_mounting", "gyro_misalignment", "accel_misalignment")
+"""Tables that turn the IMU's readings."""
+WHITE = ("gyro_noise", "accel_noise", "sensor_period")
+"""Tables that decide the size of the IMU's white noise."""
+
+
 class Sensors:
     """The sensors of one robot in all worlds. Memory: bias walks, the last delivered readings, the last two angles."""
 
@@ -108,6 +114,8 @@ class Sensors:
         self.angle_step = own(np.array(-1))
         self.captured = False
         """Whether steps are recorded and replayed (on a GPU): then nothing may be decided by looking at values."""
+        self.active: dict[str, bool] = {}
+        """By table, whether it differs from zero in any world."""
         self.retune()
 
     def _own_columns(self) -> list[np.ndarray]:
@@ -136,10 +144,31 @@ class Sensors:
     def _has_sensor(model: mujoco.MjModel, name: str) -> bool:
         return mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name) >= 0
 
-    def retune(self) -> None:
-        """Note which imperfections are present in any world, so that absent ones cost nothing."""
+    def retune(self, touched: Collection[str] | None = None) -> None:
+        """Note which imperfections are present in any world, so that absent ones cost nothing.
+
+        `touched` names the tables that may have changed since the last call; None: all of them.
+        """
         tables = self.physics.tables
-        self.active = {name: bool(self.xp.any(table != 0)) for name, table in tables.items()}
+        names = tables if touched is None else touched
+        self.active |= {name: bool(self.xp.any(tables[name] != 0)) for name in names}
+        if any(name in names for name in MOUNTED):
+            self._remount()
+        if "encoder_quantum" in names:
+            quantum = tables["encoder_quantum"]
+            self.all_quantised = bool(self.xp.all(quantum > 0))
+            self.quantum = (
+                quantum if self.all_quantised else self.xp.where(quantum > 0, quantum, self.xp.ones_like(quantum))
+            )
+        if any(name in names for name in WHITE):
+            self.white = {}
+            for index in self.of_kind("imu"):
+                spacing = self.xp.sqrt(self.xp.clip(tables["sensor_period"][:, index], self.dt, None))
+                self.white = {name: (tables[f"{name}_noise"] / spacing)[:, None] for name in ("gyro", "accel")}
+
+    def _remount(self) -> None:
+        """Frames that the IMU's mounting and its axes give its readings; None where they are the body's."""
+        tables = self.physics.tables
         self.mounting = rotation_vector_matrix(tables["imu_mounting"]) if self.active["imu_mounting"] else None
         self.frames = {}
         for name in ("gyro", "accel"):
@@ -151,15 +180,6 @@ class Sensors:
             # The engine's accelerometer lives in the site's frame already; both readings are given in the body's.
             frame = (self.site @ inside if name == "gyro" else inside) @ self.site.T
             self.frames[name] = None if bool(self.xp.all(frame == self.eye)) else frame
-        quantum = tables["encoder_quantum"]
-        self.all_quantised = bool(self.xp.all(quantum > 0))
-        self.quantum = (
-            quantum if self.all_quantised else self.xp.where(quantum > 0, quantum, self.xp.ones_like(quantum))
-        )
-        self.white = {}
-        for index in self.of_kind("imu"):
-            spacing = self.xp.sqrt(self.xp.clip(tables["sensor_period"][:, index], self.dt, None))
-            self.white = {name: (tables[f"{name}_noise"] / spacing)[:, None] for name in ("gyro", "accel")}
 
     def clear(self, ids: Array, view: View) -> None:
         """After a reset: no walk, no memory of earlier readings."""

@@ -12,6 +12,7 @@ residual act inside it. `sense` gives what the robot's own sensors would, `truth
 
 import warnings
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -200,9 +201,13 @@ class Sim:
             self.physics.refresh_constants(rows)
         if any(self.params[name].kind == "timestep" for name in checked):
             self._keep_time()
-        self.sensors.retune()
-        self.disturbances.retune()
-        self.commands.retime(self.physics.tables["command_delay"])
+        touched = {
+            f.removeprefix("sim.") for name in checked for f in self.params[name].about.fields if f.startswith("sim.")
+        }
+        self.sensors.retune(touched)
+        self.disturbances.retune(touched)
+        if touched & {"command_delay", "command_jitter"}:
+            self.commands.retime(self.physics.tables["command_delay"])
 
     def _check_delays(self, name: str, value: np.ndarray) -> None:
         param = self.params[name]
@@ -275,6 +280,10 @@ class Sim:
     @property
     def start_qpos(self) -> np.ndarray:
         """Default pose, (nq,)."""
+        return self._start_qpos.copy()
+
+    @cached_property
+    def _start_qpos(self) -> np.ndarray:
         q = np.array(self.model.qpos0)
         q[self.sensors.q] = [self.robot.pose[j] for j in self.robot.joints]
         if self.sensors.base_q is not None:
@@ -287,6 +296,10 @@ class Sim:
     @property
     def rest_command(self) -> np.ndarray:
         """The command that asks for the default pose, (nu,): position targets, or zero torque, voltage and thrust."""
+        return self._rest_command.copy()
+
+    @cached_property
+    def _rest_command(self) -> np.ndarray:
         styles = self.physics.motors.style
         return np.array([
             self.robot.pose.get(name, 0.0) if style in ("pd", "wound") else 0.0

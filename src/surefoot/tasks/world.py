@@ -192,7 +192,7 @@ class World:
         drawn = self._draw(len(ids))
         if drawn:
             self.sim.apply(drawn, ids)
-            self._e[ids] = self.sim.params.flatten(drawn)
+            self._e[ids] = self.sim.params.rows(drawn)
             self._e_row[ids] = 2 * (self._e[ids] - self._low) / self._span - 1
         qpos, qvel = self.task.start(self.sim, ids, self._rng)
         self.sim.reset(ids, qpos=qpos, qvel=qvel)

@@ -1,0 +1,66 @@
+"""Sensors and disturbances look again only at tables that `apply` wrote: afterwards they must know all the same."""
+
+import numpy as np
+import pytest
+
+import surefoot as sf
+from surefoot.params import CONSTRUCTORS
+from surefoot.params.kind import KINDS
+
+OF = {"joint": ".*", "sensor": ".*", "actuator": ".*"}
+KINDS_OF_TABLES = sorted(
+    k.name for k in KINDS.values() if k.group in ("sensor", "environment", "process") and k.fields[0].startswith("sim.")
+)
+
+
+def states(sim) -> dict:
+    s = sim.sensors
+    arrays = {"mounting": s.mounting, "quantum": s.quantum} | {f"frame/{k}": v for k, v in s.frames.items()}
+    arrays |= {f"white/{k}": v for k, v in s.white.items()}
+    return {
+        "active": dict(s.active),
+        "all_quantised": s.all_quantised,
+        "disturbing": dict(sim.disturbances.active),
+        "pushes": sim.disturbances.pushes,
+        "arrays": {k: None if v is None else np.array(v) for k, v in arrays.items()},
+    }
+
+
+def same(a: dict, b: dict) -> bool:
+    if a.keys() != b.keys():
+        return False
+    for key, value in a["arrays"].items():
+        other = b["arrays"][key]
+        if (value is None) != (other is None) or (value is not None and not np.array_equal(value, other)):
+            return False
+    return all(a[key] == b[key] for key in a if key != "arrays")
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_TABLES)
+def test_what_apply_left_is_what_a_look_at_everything_finds(kind):
+    about = KINDS[kind]
+    low, high = (max(about.hard[0], -0.01), min(about.hard[1], 0.01))
+    if kind in ("gravity", "temperature"):
+        low, high = (9.0, 10.0) if kind == "gravity" else (20.0, 30.0)
+    name = ".*" if about.target in OF else None
+    make = CONSTRUCTORS[kind]
+    param = make(name, low=low, high=high) if name else make(low=low, high=high)
+    sim = sf.Sim(sf.load("go2"), sf.Params(**{kind: param}), worlds=3, threads=1)
+    size = sim.params.d
+    for value in (high, high / 2 if low == 0 else low, max(low, 0.0) if low <= 0 else low):
+        sim.apply(sim.params.unflatten(np.full((3, size), value)))
+        found = states(sim)
+        sim.sensors.retune()
+        sim.disturbances.retune()
+        assert same(found, states(sim))
+
+
+def test_a_sim_that_did_not_look_would_be_noticed(monkeypatch):
+    """The test above can fail: without a look at what was written, states differ."""
+    sim = sf.Sim(sf.load("go2"), sf.Params(n=CONSTRUCTORS["gyro_noise"](low=0.0, high=0.01)), worlds=3, threads=1)
+    monkeypatch.setattr(sim.sensors, "retune", lambda *_: None)
+    sim.apply({"n": 0.0})
+    found = states(sim)
+    monkeypatch.undo()
+    sim.sensors.retune()
+    assert not same(found, states(sim))
