@@ -9,10 +9,12 @@ Every step is a function of its own (see `train_rung`, `export_rung`, `deploy_ru
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from surefoot.loop.aside import Aside, worth_it
 from surefoot.loop.folder import Folder
 from surefoot.loop.judging import judge_rung
 from surefoot.loop.ladder import Ladder, ladder_of, write_ladder
@@ -26,17 +28,20 @@ Say = Callable[[str], None]
 def run_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) -> Ladder:
     """Run a loop in the folder `out`, or what of it is not done yet, and write its ladder there."""
     folder = Folder(out, say)
-    for rung in loop.rungs:
-        if rung.e == "posterior":
-            learn_from_robot(loop, folder, say)
-        if rung.e == "truth":
-            open_truth(loop, folder, say)
-        train_rung(loop, folder, rung, say)
-        if rung.judged:
-            export_rung(loop, folder, rung, say)
-        if rung.e == "posterior":
-            deploy_rung(loop, folder, rung, say)
-            gap_of(loop, folder, rung, say)
+    with trained_aside(loop, folder, say) as aside:
+        for rung in loop.rungs:
+            if rung.name in aside:
+                continue
+            if rung.e == "posterior":
+                learn_from_robot(loop, folder, say)
+            if rung.e == "truth":
+                open_truth(loop, folder, say)
+            train_rung(loop, folder, rung, say)
+            if rung.judged:
+                export_rung(loop, folder, rung, say)
+            if rung.e == "posterior":
+                deploy_rung(loop, folder, rung, say)
+                gap_of(loop, folder, rung, say)
     for rung in loop.rungs:
         if rung.judged:
             judge_rung(loop, folder, rung, say)
@@ -48,14 +53,30 @@ def run_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) -> L
 def prepare_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) -> Path:
     """Do what of a loop depends on no robot: the first rungs and the design; loops on other stand-ins may begin with a copy of it."""
     folder = Folder(out, say)
-    for rung in loop.rungs:
-        if rung.e in ("nominal", "randomized"):
-            train_rung(loop, folder, rung, say)
-            if rung.judged:
-                export_rung(loop, folder, rung, say)
-    if loop.kit.explore:
-        design_motion(loop, folder, say)
+    with trained_aside(loop, folder, say) as aside:
+        for rung in loop.rungs:
+            if rung.e in ("nominal", "randomized") and rung.name not in aside:
+                train_rung(loop, folder, rung, say)
+                if rung.judged:
+                    export_rung(loop, folder, rung, say)
+        if loop.kit.explore:
+            design_motion(loop, folder, say)
     return folder.path
+
+
+@contextmanager
+def trained_aside(loop: Loop, folder: Folder, say: Say) -> Iterator[set[str]]:
+    """Train rungs that wait for nobody in processes of their own meanwhile; gives their names, and ends when they are exported."""
+    aside = [Aside(loop, folder, rung, say) for rung in loop.rungs if worth_it(loop, folder, rung)]
+    try:
+        yield {one.rung.name for one in aside}
+        for one in aside:
+            one.wait()
+    finally:
+        for one in aside:
+            one.stop()
+    for one in aside:
+        export_rung(loop, folder, one.rung, say)
 
 
 def begin_with(prepared: str | Path, out: str | Path) -> None:
