@@ -13,7 +13,9 @@ from surefoot.contract import projected_gravity
 from surefoot.deploy.compare import Guess, explain, order_in_words
 from surefoot.deploy.findings import KINDS, PLACES, Finding, Notes, Verdict
 from surefoot.deploy.imu_checks import check_imu, conjugate, multiply
+from surefoot.deploy.joint_readings import Joints
 from surefoot.deploy.recorded_run import Run
+from surefoot.deploy.stance_checks import _means, _torque
 from surefoot.deploy.verify import verify
 from surefoot.errors import InputError
 from surefoot.logs import Channel, Log
@@ -376,3 +378,25 @@ def test_the_command_exits_with_1_where_something_is_wrong(swinging, clean, tmp_
 def test_kinds_and_places_are_explained():
     assert all(KINDS.values())
     assert all(PLACES.values())
+
+
+# -------------------------------------------------------------------- missing readings of standing legs
+
+
+def test_a_window_with_a_missing_reading_has_no_mean_and_the_others_keep_theirs():
+    x = np.arange(12.0).reshape(6, 2)
+    x[2, 1] = np.nan
+    found = _means(x, 2)
+    assert np.array_equal(found[:, 0], [1.0, 3.0, 5.0, 7.0, 9.0])
+    assert np.array_equal(np.isnan(found[:, 1]), [False, True, True, False, False])
+    assert np.array_equal(found[[0, 3, 4], 1], [2.0, 8.0, 10.0])
+
+
+def test_a_missing_command_is_no_torque_of_zero():
+    q = np.full((3, 1), 0.1)
+    u = np.array([[np.nan], [0.3], [0.1]])
+    joints = Joints(names=("a",), t=np.arange(3.0), q=q, dq=None, tau=None, u=u, kp=np.full((3, 1), 10.0), kd=None)
+    torque = _torque(joints, measured=True)
+    assert torque is not None
+    assert np.isnan(torque[0, 0])
+    assert np.allclose(torque[1:, 0], [2.0, 0.0])

@@ -24,6 +24,8 @@ class Bench:
     """Repetitions unless the request says how many."""
     measure: str = "measure"
     """The function of the module."""
+    part_of: str = ""
+    """The bench that measures this too; "all" leaves it out."""
 
 
 BENCHES: dict[str, Bench] = {
@@ -131,6 +133,7 @@ BENCHES: dict[str, Bench] = {
         quick_minutes=1.0,
         uses=("train",),
         measure="measure_time",
+        part_of="real",
     ),
     "coverage": Bench(
         about="whether 90 % intervals of 5 s cuts hold what whole recordings say, alone: a part of `real`",
@@ -139,6 +142,7 @@ BENCHES: dict[str, Bench] = {
         quick_minutes=2.0,
         uses=("train",),
         measure="measure_coverage",
+        part_of="real",
     ),
     "identify": Bench(
         about="planted truths against the Cramér-Rao bound, and active exploration, on twins",
@@ -153,12 +157,14 @@ BENCHES: dict[str, Bench] = {
         module="surefoot.bench.planted_e",
         minutes=20.0,
         quick_minutes=3.0,
+        part_of="identify",
     ),
     "exploration": Bench(
         about="the same seconds of robot time as `excite` designs them against random, chirp and multi-sine motions",
         module="surefoot.bench.exploration",
         minutes=25.0,
         quick_minutes=5.0,
+        part_of="identify",
     ),
     "loop": Bench(
         about="train, deploy, identify, retrain on hidden stand-in robots: against randomized and the oracle (extras `learn`, `deploy`)",
@@ -180,7 +186,7 @@ BENCHES: dict[str, Bench] = {
 def named(name: str) -> list[str]:
     """The benches that a name stands for: itself, all of a family ("learn"), or "all"."""
     if name == "all" or name in BENCHES:
-        return list(BENCHES) if name == "all" else [name]
+        return [bench for bench, about in BENCHES.items() if not about.part_of] if name == "all" else [name]
     families = {bench.split("-")[0] for bench in BENCHES if "-" in bench}
     choose(name, [*BENCHES, *families, "all", "list"], "a bench")
     return [bench for bench in BENCHES if bench.split("-")[0] == name]

@@ -145,27 +145,35 @@ def check_stance(run: Run, robot: "Robot", notes: Notes) -> None:
     kinematics = Kinematics(robot, joints.names)
     q, dq, tau = (_means(x, n) for x in (joints.q, joints.dq, torque))
     gyro, gravity = _imu_means(imu, joints.t, n)
-    step = max(1, len(q) // MOST)
-    cut = slice(None, None, step)
+    heard = [x for x in (q, dq, tau, gyro, gravity) if x is not None]
+    whole = np.flatnonzero(np.all([np.isfinite(x).all(axis=1) for x in heard], axis=0))
+    if len(whole) < FEW:
+        notes.unchecked.append(f"{WHAT}, readings or commands are missing nearly everywhere")
+        return
+    cut = whole[:: max(1, len(whole) // MOST)]
     q, dq, tau, gyro = q[cut], dq[cut], tau[cut], gyro[cut]
     gravity = None if gravity is None else gravity[cut]
     _judge(kinematics, (q, dq, tau), gyro, gravity, notes)
 
 
 def _torque(joints: Joints, *, measured: bool) -> np.ndarray | None:
-    """Measured torques, or those of the motors' law."""
+    """Measured torques, or those of the motors' law; NaN where a reading or a command is missing."""
     if measured and joints.tau is not None and np.isfinite(joints.tau).all():
         return joints.tau
     if joints.u is None or joints.kp is None:
         return None
     kd = 0.0 if joints.kd is None else joints.kd
     dq = 0.0 if joints.dq is None else joints.dq
-    return np.nan_to_num(joints.kp * (joints.u - joints.q) - kd * dq)
+    return joints.kp * (joints.u - joints.q) - kd * dq
 
 
 def _means(x: np.ndarray, n: int) -> np.ndarray:
-    total = np.cumsum(np.vstack([np.zeros((1, x.shape[1])), x]), axis=0)
-    return (total[n:] - total[:-n]) / n
+    """Means over n samples (T - n + 1, columns), NaN where one of them is missing."""
+    known = np.isfinite(x)
+    total, missing = (
+        np.cumsum(np.vstack([np.zeros((1, x.shape[1])), part]), axis=0) for part in (np.where(known, x, 0.0), ~known)
+    )
+    return np.where(missing[n:] > missing[:-n], np.nan, (total[n:] - total[:-n]) / n)
 
 
 def _imu_means(imu: Imu, t: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray | None]:
