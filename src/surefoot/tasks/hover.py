@@ -115,7 +115,7 @@ class Hover(_Flight):
 
     def truth(self, s: Situation) -> dict[str, Tensor]:
         """Position from the point, velocity from the point's own, attitude and rates."""
-        return _truth(s, s.facts["target"], torch.zeros(3))
+        return _truth(s, s.facts["target"], torch.zeros_like(s.facts["target"]))
 
     def pass_time(self, s: Situation) -> None:
         """Count the steps near the point."""
