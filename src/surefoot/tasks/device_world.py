@@ -16,9 +16,10 @@ from surefoot.contract import Builder, action
 from surefoot.errors import InputError
 from surefoot.params import E, Prior
 from surefoot.sim import cuda_kernels as kernels
+from surefoot.sim.cuda_parts import Launcher
 from surefoot.sim.cuda_pieces import Piece, on_stream
 from surefoot.sim.cuda_rows import Rows
-from surefoot.sim.cuda_sim import CudaSim, Launcher, Pool, pressing
+from surefoot.sim.cuda_sim import CudaSim, Pool, pressing
 from surefoot.sim.replay import channel_columns
 from surefoot.sim.sensors import as_slice
 from surefoot.tasks.commands import Commands
