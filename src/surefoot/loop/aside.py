@@ -1,7 +1,6 @@
 """A rung that needs nothing from the others is trained beside them, in a process of its own.
 
-The process is `python -m surefoot.loop.aside`: it reads the loop as one line of JSON, prints what it has to say line by line, and ends
-when the program that started it does.
+The process reads the loop as one line of JSON, prints what it has to say line by line, and ends when the program that started it does.
 """
 
 import json
@@ -22,6 +21,8 @@ from surefoot.loop.settings import Kit, Loop, Rung
 from surefoot.loop.training import train_rung
 
 Say = Callable[[str], None]
+ENTER = "from surefoot.loop.aside import main; raise SystemExit(main())"
+"""What the process runs."""
 PATIENCE = 20.0
 """[s] that an interrupted training has to write what it knows."""
 
@@ -41,7 +42,7 @@ class Aside:
         self._last: deque[str] = deque(maxlen=20)
         given = json.dumps({"loop": described(loop), "folder": str(folder.path.resolve()), "rung": rung.name})
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "surefoot.loop.aside"],
+            [sys.executable, "-c", ENTER],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
         )  # fmt: skip
         assert self._process.stdin is not None
@@ -122,7 +123,3 @@ def _end_with_parent() -> None:
     """The input ends when the parent does, however it ends."""
     sys.stdin.read()
     os._exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
