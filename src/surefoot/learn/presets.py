@@ -58,8 +58,8 @@ QUICK = replace(SMALL, horizon=16, minibatches=4, kl=0.03, rate_bounds=(2e-4, 3e
 
 PRESETS = {
     "cartpole": Preset(
-        ppo=replace(SMALL, horizon=16, both_sides=False),
-        worlds=512,
+        ppo=replace(SMALL, horizon=8, both_sides=False),
+        worlds=1024,
         steps=1_000_000,
         control_dt=0.04,
         practice={"anywhere": 0.3},
@@ -74,7 +74,9 @@ PRESETS = {
     "double_pendulum": Preset(
         ppo=replace(QUICK, gamma=0.985), worlds=256, steps=2_000_000, control_dt=0.02, practice={"anywhere": 0.3}
     ),
-    "crazyflie": Preset(ppo=replace(QUICK, gamma=0.985), worlds=256, steps=1_500_000, control_dt=0.02),
+    "crazyflie": Preset(
+        ppo=replace(QUICK, horizon=8, minibatches=8, gamma=0.985), worlds=512, steps=1_500_000, control_dt=0.02
+    ),
     "hopper": Preset(
         ppo=replace(SMALL, horizon=16, epochs=6, gamma=0.99, rate_bounds=(1e-4, 1e-3)), worlds=512, steps=2_500_000
     ),
