@@ -64,3 +64,33 @@ def test_a_sim_that_did_not_look_would_be_noticed(monkeypatch):
     monkeypatch.undo()
     sim.sensors.retune()
     assert not same(found, states(sim))
+
+
+def test_a_delay_holds_from_the_start_and_after_another_time_step():
+    """Targets that step at t = 0 move no motor before the delay has passed, whether e was applied or is nominal."""
+    robot = sf.load("go2")
+    params = sf.Params(
+        delay=CONSTRUCTORS["command_delay"](low=0.0, high=0.04, nominal=0.03),
+        dt=CONSTRUCTORS["timestep"](low=0.001, high=0.005, nominal=0.005),
+    )
+
+    def moved(sim) -> list[bool]:
+        sim.reset()
+        rest, found = sim.rest_command, []
+        for _ in range(3):
+            sim.step(rest + 0.2)
+            force = np.array(sim.engine.derived("actuator_force"))
+            found.append(bool(np.abs(force - still).max() > 1.0))
+        return found
+
+    sim = sf.Sim(robot, params, worlds=2, threads=1)
+    sim.reset()
+    sim.step(sim.rest_command)
+    still = np.array(sim.engine.derived("actuator_force"))
+    assert sim.control_dt == pytest.approx(0.02)
+    assert moved(sim) == [False, True, True]
+    sim.apply({"dt": 0.0025})
+    assert moved(sim)[0] is False
+    assert moved(sim)[1:] == [True, True]
+    sim.apply({"delay": 0.0})
+    assert moved(sim) == [True, True, True]

@@ -147,6 +147,7 @@ class Sim:
         self.commands = CommandLine(
             self.worlds, self.model.nu, self.substeps, self.timestep, longest, self.engine.array
         )
+        self.commands.retime(self.physics.tables["command_delay"])
         self.tape = Tape.needed(self)
 
     def _keep_time(self) -> None:
