@@ -86,8 +86,8 @@ def draw(sim: Sim) -> None:
 def speed(size: Sizes) -> list[Mark]:
     """Go2 with its default Params, sensors and delays, beside the same compiled model and plain Go2 in a bare loop.
 
-    The marks compare worlds of the same physics: both nominal, and both with the same drawn e. Drawn worlds beside nominal ones
-    are shown too, without a mark: there the engine itself takes longer, since feet that slip cost its solver iterations.
+    Worlds of the same physics are compared, both nominal and both with the same drawn e, which shows what Sim itself costs; and drawn
+    worlds with nominal ones, where the engine takes longer too, since feet that slip cost its solver iterations.
     """
     robot = load("go2")
     sim = loaded_sim(robot, worlds=size.worlds)
@@ -123,8 +123,8 @@ def speed(size: Sizes) -> list[Mark]:
         row(f"Sim / bare loop, same model, {shared}", "nominal", "bare", same, 0.85, 0.9),
         row(f"Sim / bare loop, plain Go2, {drawn}", "sim", "plain, e", f"{without}; bodies, joints and ground alike", 0.7, 0.8),
         row(f"Sim / bare loop, plain Go2, {shared}", "nominal", "plain", without, 0.7, 0.8),
-        row("Sim with drawn e / bare loop with nominal e, same model", "sim", "bare", same),
-        row("Sim with drawn e / bare loop with nominal e, plain Go2", "sim", "plain", without),
+        row("Sim with drawn e / bare loop with nominal e, same model", "sim", "bare", same, 0.85, 0.9),
+        row("Sim with drawn e / bare loop with nominal e, plain Go2", "sim", "plain", without, 0.7, 0.8),
         row(
             "bare loop, drawn / nominal e, same model", "bare, e", "bare",
             f"no code of Sim's; its solver takes {iterations[True]:.2f} iterations a step, and {iterations[False]:.2f} with nominal e",
