@@ -69,7 +69,7 @@ class Aside:
             raise RuntimeError(f"the training of {self.rung.title!r} ended with code {code}:\n{said}")
 
     def stop(self) -> None:
-        """Interrupt it where it still runs; it can be resumed."""
+        """Interrupt it where it still runs, and let go of it; it can be resumed."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -77,6 +77,10 @@ class Aside:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        self._listener.join(PATIENCE)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 def worth_it(loop: Loop, folder: Folder, rung: Rung) -> bool:
