@@ -155,7 +155,6 @@ def test_speed_is_measured_beside_both_bare_loops():
     for e in ("the same drawn e in both", "nominal e in both"):
         same, plain = marks[f"Sim / bare loop, same model, {e}"], marks[f"Sim / bare loop, plain Go2, {e}"]
         assert (same.op, same.mark, plain.op, plain.mark) == (">=", 0.85, ">=", 0.70)
-        assert 0 < same.value < 1.5
     mixed = [m.mark for m in marks.values() if m.name.startswith("Sim with drawn e / bare loop with nominal e")]
     assert mixed == [0.85, 0.70]
     assert all(m.value > 0 for m in marks.values())

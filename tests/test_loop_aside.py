@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from surefoot.errors import InputError
 from surefoot.loop import Folder, loop_of
-from surefoot.loop.aside import Aside, described, loop_from, worth_it
+from surefoot.loop.aside import Aside, loop_from, worth_it
 from surefoot.loop.settings import Loop
 
 
@@ -29,7 +30,7 @@ def short(hardware: str = "twin:qube/02-warm", **changes) -> Loop:
 @pytest.mark.parametrize(("robot", "hardware"), [("qube", "twin:qube/02-warm"), ("go2", "twin:go2/13-hard-luck")])
 def test_a_loop_comes_back_from_plain_data(robot, hardware, quick):
     loop = loop_of(robot, hardware, quick=quick, seed=3)
-    assert loop_from(json.loads(json.dumps(described(loop)))) == loop
+    assert loop_from(json.loads(json.dumps(asdict(loop)))) == loop
 
 
 def test_only_a_rung_that_waits_for_nobody_is_trained_aside(tmp_path, monkeypatch):

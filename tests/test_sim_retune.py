@@ -7,7 +7,8 @@ import surefoot as sf
 from surefoot.params import CONSTRUCTORS
 from surefoot.params.kind import KINDS
 
-OF = {"joint": ".*", "sensor": ".*", "actuator": ".*"}
+OF = ("joint", "sensor", "actuator")
+"""Targets that have names."""
 KINDS_OF_TABLES = sorted(
     k.name for k in KINDS.values() if k.group in ("sensor", "environment", "process") and k.fields[0].startswith("sim.")
 )

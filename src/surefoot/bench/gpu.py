@@ -41,7 +41,7 @@ SEEDS = 3
 
 def measure(request: Request) -> Result:
     """All cases; needs a GPU."""
-    gpu = _gpu()
+    gpu = gpu_here()
     start = time.perf_counter()
     request.tell(f"on {gpu}")
     shapes = [("go2", 4096)] if request.quick else list(MJLAB)
@@ -58,13 +58,13 @@ def measure(request: Request) -> Result:
     return Result(bench="gpu", marks=tuple(marks), seed=0, seconds=time.perf_counter() - start, quick=request.quick)
 
 
-def _gpu() -> str:
+def gpu_here() -> str:
     """Name of the GPU and versions of what drives it; an InputError where there is none."""
     try:
         from surefoot.sim.cuda import driven_by
     except ImportError as error:
         raise InputError(
-            f"bench gpu needs torch and MuJoCo Warp, and '{error.name}' is missing: pip install 'surefoot[learn,gpu]'"
+            f"this bench needs torch and MuJoCo Warp, and '{error.name}' is missing: pip install 'surefoot[learn,gpu]'"
         ) from None
     return driven_by()
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from surefoot.bench.cases import folder, package_hash, work
+from surefoot.bench.gpu import gpu_here
 from surefoot.bench.table import Mark, Request, Result
 from surefoot.errors import InputError
 from surefoot.evaluate.rough import RoughWalk, rough_walk
@@ -79,10 +80,8 @@ def measure(request: Request) -> Result:
 def _gpu() -> str | None:
     """Name of the GPU and versions of what drives it; None where there is none."""
     try:
-        from surefoot.sim.cuda import driven_by
-
-        return driven_by()
-    except (ImportError, InputError):
+        return gpu_here()
+    except InputError:
         return None
 
 

@@ -21,6 +21,9 @@ from surefoot.logs import Log
 from surefoot.params import E, Params
 from surefoot.sim import Sim
 
+LOST = 10.0
+"""[rad] Error of a reading whose world left the numbers: worse than any that stayed."""
+
 
 class SimBench:
     """Logs of one robot under one Sim whose Params hold all terms."""
@@ -74,7 +77,7 @@ class SimBench:
 
     def errors(self, e: E) -> np.ndarray:
         """Root mean square error of every log over its joints, (L,) [rad]."""
-        return np.array([np.sqrt((np.nan_to_num(self._gap(log, e), nan=10.0) ** 2).mean()) for log in self.logs])
+        return np.array([np.sqrt((np.nan_to_num(self._gap(log, e), nan=LOST) ** 2).mean()) for log in self.logs])
 
     def _gap(self, log: Log, e: E) -> np.ndarray:
         return self.sim.replay(log, e, channels=("joint_pos",), hold=self.hold).gap("joint_pos")[0]

@@ -4,7 +4,6 @@ The process reads the loop as one line of JSON, prints what it has to say line b
 """
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -40,7 +39,7 @@ class Aside:
     def __init__(self, loop: Loop, folder: Folder, rung: Rung, say: Say):
         self.rung, self.say = rung, say
         self._last: deque[str] = deque(maxlen=20)
-        given = json.dumps({"loop": described(loop), "folder": str(folder.path.resolve()), "rung": rung.name})
+        given = json.dumps({"loop": asdict(loop), "folder": str(folder.path.resolve()), "rung": rung.name})
         self._process = subprocess.Popen(
             [sys.executable, "-c", ENTER],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
@@ -89,18 +88,12 @@ def worth_it(loop: Loop, folder: Folder, rung: Rung) -> bool:
     return alone and (os.cpu_count() or 1) > 1 and not folder.record(f"train {rung.name}").get("done")
 
 
-def described(loop: Loop) -> dict[str, Any]:
-    """A loop as plain data."""
-    return asdict(loop)
-
-
 def loop_from(data: Mapping[str, Any]) -> Loop:
-    """The loop that `described` gave."""
+    """The loop whose `dataclasses.asdict` came through JSON, which has no tuples."""
     kit = dict(data["kit"])
     for name in ("asked", "channels", "only"):
         kit[name] = None if kit[name] is None else tuple(kit[name])
     kit["effort"] = {name: tuple(v) if isinstance(v, list) else v for name, v in kit["effort"].items()}
-    kit["close"] = math.inf if kit["close"] is None else float(kit["close"])
     return Loop(**{**data, "kit": Kit(**kit), "rungs": tuple(Rung(**rung) for rung in data["rungs"])})
 
 

@@ -318,14 +318,14 @@ class CudaSim(Sim):
         self._renew_state(mask, row, pool.state)
 
     def _renew_state(self, mask: Tensor, row: Tensor, state: Mapping[str, Tensor]) -> None:
-        launch, keep = Launcher(self.device), ~mask
+        launch = Launcher(self.device)
         with on_stream(self.device):
             for name, source in state.items():
                 target = self.engine.view(name).reshape(self.worlds, -1)
                 launch(kernels.copy_rows, tuple(target.shape), mask, row, source, target)
             for value in (self.engine.warm_start, self.engine.qfrc_applied):
-                value.mul_(keep[:, None]).nan_to_num_(0.0)
-            self.engine.xfrc_applied.mul_(keep[:, None, None])
+                value.masked_fill_(mask[:, None], 0.0)
+            self.engine.xfrc_applied.masked_fill_(mask[:, None, None], 0.0)
             if self.tape is not None:
                 self.tape.fill_where(mask)
 

@@ -16,7 +16,6 @@ BAD = [
     int(w)
     for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)
 ]
-NONE = np.zeros(0, dtype=np.int64)
 RECORDS = ("qpos", "qvel", "sensordata", "actuator_force")
 
 
@@ -196,7 +195,7 @@ class CpuEngine:
     def failed(self) -> np.ndarray:
         """Worlds whose numbers left the reals since they were last cleared, (k,)."""
         warned = self.batch.warning
-        return np.flatnonzero(warned[:, BAD, 1].any(axis=1)) if warned.any() else NONE
+        return np.flatnonzero(warned[:, BAD, 1].any(axis=1)) if warned.any() else np.zeros(0, dtype=np.int64)
 
     # ---------------------------------------------------------------- one world, for pictures and single use
 
