@@ -142,5 +142,5 @@ def test_torch_commands_arrive_as_numpy_ones_do():
         got = []
         for line, wrap in zip(lines, (np.asarray, torch.from_numpy), strict=True):
             out = line.slew(line.deliver(wrap(u)), wrap(limit), wrap(np.array([0])))
-            got.append(np.asarray(line.spin_up(out, wrap(lag), wrap(np.array([1, 2])))))
+            got.append(np.asarray(line.spin_up(out, line.decay(wrap(lag[:, [1, 2]])), wrap(np.array([1, 2])))))
         np.testing.assert_allclose(got[1], got[0], rtol=1e-13, atol=1e-13)

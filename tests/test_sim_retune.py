@@ -95,3 +95,28 @@ def test_a_delay_holds_from_the_start_and_after_another_time_step():
     assert moved(sim)[1:] == [True, True]
     sim.apply({"delay": 0.0})
     assert moved(sim) == [True, True, True]
+
+
+def test_worlds_given_other_delays_and_lags_are_planned_as_if_all_were_looked_at():
+    sim = sf.Sim(sf.load("crazyflie"), worlds=6, threads=1)
+    sim.apply(sim.params.prior().sample(6, 9))
+    for seed, ids in enumerate((None, [1, 4], [0], [2, 3, 5])):
+        drawn = sim.params.prior().sample(6 if ids is None else len(ids), seed)
+        before = [part.copy() for part in sim.commands._plan]
+        sim.apply(drawn, ids)
+        found = [part.copy() for part in (*sim.commands._plan, sim._decay)]
+        sim.plan_commands()
+        for a, b in zip(found, (*sim.commands._plan, sim._decay), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert any((a != b).any() for a, b in zip(before, found, strict=False))
+
+
+def test_a_first_delay_in_one_world_is_planned():
+    sim = sf.Sim(
+        sf.load("cartpole"), sf.Params(delay=CONSTRUCTORS["command_delay"](low=0.0, high=0.04, nominal=0.0)), worlds=3
+    )
+    assert sim.commands._plan is None
+    sim.apply({"delay": [0.03]}, [1])
+    u = np.ones((3, 1))
+    np.testing.assert_allclose(sim.commands.deliver(u).sum(axis=1)[:, 0], [4.0, 0.0, 4.0], atol=1e-12)
+    np.testing.assert_allclose(sim.commands.deliver(u).sum(axis=1)[:, 0], [4.0, 2.0, 4.0], atol=1e-12)

@@ -34,8 +34,8 @@ DRAWS, AT_A_DRAW = 4, 64
 """Specialists of the price of robustness, and worlds judged at the e of each."""
 WALKER, WALKER_STEPS = "go2", 2_000_000
 """Who is trained with and without randomization, and for how many transitions."""
-STEPS = 1_000_000
-"""Transitions of every training."""
+STEPS, PRICED_STEPS = 1_500_000, 1_000_000
+"""Transitions of each training of the width experiment, and of the price of robustness."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,9 +244,9 @@ def prices(at: Path, seed: int) -> list[Mark]:
     for k, row in enumerate(table):
         there = prior.replace({n: Point(value=float(v)) for n, v in zip(prior.params.names, row, strict=True)})
         sim = Sim(robot, prior.params, worlds=settings(ROBOT).worlds, threads=PLAN.threads, seed=seed)
-        specialists.append(_train(ROBOT, sim, there, at / f"specialist{k}", STEPS, seed).policy.play)
+        specialists.append(_train(ROBOT, sim, there, at / f"specialist{k}", PRICED_STEPS, seed).policy.play)
     sim = Sim(robot, prior.params, worlds=settings(ROBOT).worlds, threads=PLAN.threads, seed=seed)
-    robust = _train(ROBOT, sim, prior, at / "randomized", STEPS, seed).policy.play
+    robust = _train(ROBOT, sim, prior, at / "randomized", PRICED_STEPS, seed).policy.play
     found: Price = price(
         task, Sim(robot, prior.params, worlds=AT_A_DRAW, threads=PLAN.threads), robust, specialists, e=e, seed=PLAN.seed
     )

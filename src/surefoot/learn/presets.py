@@ -61,7 +61,7 @@ PRESETS = {
         ppo=replace(SMALL, horizon=8, both_sides=False),
         worlds=1024,
         steps=1_000_000,
-        control_dt=0.04,
+        control_dt=0.05,
         practice={"anywhere": 0.3},
     ),
     "qube": Preset(
@@ -75,7 +75,7 @@ PRESETS = {
         ppo=replace(QUICK, gamma=0.985), worlds=256, steps=2_000_000, control_dt=0.02, practice={"anywhere": 0.3}
     ),
     "crazyflie": Preset(
-        ppo=replace(QUICK, horizon=8, minibatches=8, gamma=0.985), worlds=512, steps=1_500_000, control_dt=0.02
+        ppo=replace(QUICK, horizon=8, minibatches=8, gamma=0.982), worlds=512, steps=1_500_000, control_dt=0.024
     ),
     "hopper": Preset(
         ppo=replace(SMALL, horizon=16, epochs=6, gamma=0.99, rate_bounds=(1e-4, 1e-3)), worlds=512, steps=2_500_000

@@ -43,12 +43,23 @@ class CommandLine:
         self.slewed[ids] = u
         self.spin[ids] = u
 
-    def retime(self, delay: Array) -> None:
-        """Plan the delays (worlds,) [s] of the next steps: which two commands meet in a substep, and their shares."""
+    def retime(self, delay: Array, ids: Array | None = None) -> None:
+        """Plan the delays (worlds,) [s] of the next steps: which two commands meet in a substep, and their shares.
+
+        `ids` names the worlds whose delay may have changed since the last plan; None: all.
+        """
         xp = self.xp
-        if not bool(xp.any(delay != 0)):
-            self._plan = None
+        if ids is None or self._plan is None:
+            self._plan = self._planned(delay, self._rows) if bool(xp.any(delay != 0)) else None
             return
+        for whole, rows in zip(self._plan, self._planned(delay[ids], self._rows[ids]), strict=True):
+            whole[ids] = rows
+
+    def _planned(self, delay: Array, rows: Array) -> tuple[Array, Array, Array]:
+        """For the worlds `rows` (k, 1): rows of the flattened history (k, substeps) of the older and the newer command, and the
+        share (k, substeps, 1) of the newer one.
+        """
+        xp = self.xp
         start = self._starts - delay[:, None]  # (worlds, substeps)
         first = xp.floor(start / self.period + 1e-12)
         until = (first + 1) * self.period - start  # time until the next command arrives
@@ -56,9 +67,8 @@ class CommandLine:
         share = (share * xp.astype(share >= 1e-9, share.dtype))[..., None]
         index = -xp.astype(first, xp.int64)
         deepest = self.history.shape[1] - 1
-        first = self._rows * (deepest + 1)  # of each world's commands in the flattened history
-        older, newer = (xp.reshape(first + xp.clip(age, 0, deepest), (-1,)) for age in (index, index - 1))
-        self._plan = (older, newer, share)
+        first = rows * (deepest + 1)  # of each world's commands in the flattened history
+        return first + xp.clip(index, 0, deepest), first + xp.clip(index - 1, 0, deepest), share
 
     def deliver(self, u: Array) -> Array:
         """Take u (worlds, width) for this control period; return what the motors get, (worlds, substeps, width)."""
@@ -71,7 +81,7 @@ class CommandLine:
         older, newer, share = self._plan
         past = xp.reshape(self.history, (u.shape[0] * self.history.shape[1], u.shape[1]))
         shape = (u.shape[0], self.substeps, u.shape[1])
-        a, b = (xp.reshape(xp.take(past, index, axis=0), shape) for index in (older, newer))
+        a, b = (xp.reshape(xp.take(past, xp.reshape(index, (-1,)), axis=0), shape) for index in (older, newer))
         b -= a
         b *= share
         a += b
@@ -89,14 +99,19 @@ class CommandLine:
         self.slewed[:, columns] = now
         return out
 
-    def spin_up(self, control: Array, lag: Array, columns: Array) -> Array:
-        """Rotors: speed s follows the command with time constant `lag`; thrust goes as s², its mean over each substep.
+    def decay(self, lag: Array) -> Array:
+        """x, what is left of a rotor's old speed after a substep, with the means of x and x², (3, worlds, k); `lag` (worlds, k) [s]."""
+        xp = self.xp
+        steps = self.dt / xp.clip(lag, 1e-9 * self.dt, None)
+        return xp.stack([xp.exp(-steps), -xp.expm1(-steps) / steps, -xp.expm1(-2 * steps) / (2 * steps)])
 
-        s(t) = u + (s0 - u) x(t) with x = exp(-t / lag), so mean s² = u² + 2 u (s0 - u) mean x + (s0 - u)² mean x².
+    def spin_up(self, control: Array, decay: Array, columns: Array) -> Array:
+        """Rotors in `columns`: speed s follows the command with a lag; thrust goes as s², its mean over each substep.
+
+        s(t) = u + (s0 - u) x(t) with x = exp(-t / lag), so mean s² = u² + 2 u (s0 - u) mean x + (s0 - u)² mean x²; `decay` gives x.
         """
         xp, out = self.xp, self.xp.asarray(control, copy=True)
-        steps = self.dt / xp.clip(lag[:, columns], 1e-9 * self.dt, None)
-        x, mean_x, mean_xx = xp.exp(-steps), -xp.expm1(-steps) / steps, -xp.expm1(-2 * steps) / (2 * steps)
+        x, mean_x, mean_xx = decay[0], decay[1], decay[2]
         s, asked = self.spin[:, columns], xp.clip(control[:, :, columns], 0.0, 1.0)
         for j in range(out.shape[1]):
             u = asked[:, j]

@@ -368,7 +368,8 @@ class CudaSim(Sim):
             columns = self.engine.array(np.flatnonzero(np.isfinite(self.press.physics.tables["rate_limit"]).any(0)))
             control = self.commands.slew(control, self.physics.tables["rate_limit"], columns)
         if len(self._rotors):
-            control = self.commands.spin_up(control, self.physics.tables["rotor_lag"], self._rotors)
+            decay = self.commands.decay(self.physics.tables["rotor_lag"][:, self._rotors])
+            control = self.commands.spin_up(control, decay, self._rotors)
         return control
 
     def step(self, u: Any) -> None:

@@ -147,8 +147,13 @@ class Sim:
         self.commands = CommandLine(
             self.worlds, self.model.nu, self.substeps, self.timestep, longest, self.engine.array
         )
-        self.commands.retime(self.physics.tables["command_delay"])
+        self.plan_commands()
         self.tape = Tape.needed(self)
+
+    def plan_commands(self) -> None:
+        """Look at the delays and the rotors' lags of all worlds anew."""
+        self.commands.retime(self.physics.tables["command_delay"])
+        self._decay = self.commands.decay(self.physics.tables["rotor_lag"][:, self._rotors])
 
     def _keep_time(self) -> None:
         """Go on with another time step: motors hold what they were told last, sensors see what is there now."""
@@ -208,7 +213,9 @@ class Sim:
         self.sensors.retune(touched)
         self.disturbances.retune(touched)
         if touched & {"command_delay", "command_jitter"}:
-            self.commands.retime(self.physics.tables["command_delay"])
+            self.commands.retime(self.physics.tables["command_delay"], rows)
+        if "rotor_lag" in touched:
+            self._decay[:, rows] = self.commands.decay(self.physics.tables["rotor_lag"][np.ix_(rows, self._rotors)])
 
     def _check_delays(self, name: str, value: np.ndarray) -> None:
         param = self.params[name]
@@ -361,7 +368,7 @@ class Sim:
         if "rate_limit" in self.built.features:
             control = self.commands.slew(control, limits, np.flatnonzero(np.isfinite(limits).any(0)))
         if len(self._rotors):
-            control = self.commands.spin_up(control, self.physics.tables["rotor_lag"], self._rotors)
+            control = self.commands.spin_up(control, self._decay, self._rotors)
         return control
 
     def advance(self, control: np.ndarray, record: tuple[str, ...] = ()) -> dict[str, np.ndarray]:

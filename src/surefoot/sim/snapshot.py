@@ -71,5 +71,5 @@ def put_back(sim: "Sim", snapshot: Mapping[str, np.ndarray]) -> None:
         sim.laws.plating.fresh[:] = snapshot["plates"]
     sim.sensors.retune()
     sim.disturbances.retune()
-    sim.commands.retime(sim.physics.tables["command_delay"])
+    sim.plan_commands()
     sim.engine.outputs = parts["derived"]
