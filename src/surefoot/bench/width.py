@@ -34,7 +34,7 @@ DRAWS, AT_A_DRAW = 4, 64
 """Specialists of the price of robustness, and worlds judged at the e of each."""
 WALKER, WALKER_STEPS = "go2", 2_000_000
 """Who is trained with and without randomization, and for how many transitions."""
-STEPS, PRICED_STEPS = 1_500_000, 1_000_000
+STEPS, PRICED_STEPS = 2_500_000, 1_000_000
 """Transitions of each training of the width experiment, and of the price of robustness."""
 
 
