@@ -14,8 +14,9 @@ import pytest
 
 from surefoot.errors import InputError
 from surefoot.loop import Folder, loop_of
-from surefoot.loop.aside import Aside, loop_from, worth_it
+from surefoot.loop.aside import Aside, Asides, loop_from, worth_it
 from surefoot.loop.settings import Loop
+from surefoot.loop.training import train_rung
 
 
 def quiet(_line: str) -> None:
@@ -33,10 +34,12 @@ def test_a_loop_comes_back_from_plain_data(robot, hardware, quick):
     assert loop_from(json.loads(json.dumps(asdict(loop)))) == loop
 
 
-def test_only_a_rung_that_waits_for_nobody_is_trained_aside(tmp_path, monkeypatch):
+def test_only_a_rung_that_the_robot_teaches_nothing_is_made_aside(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     loop, folder = short(), Folder(tmp_path)
     assert [rung.name for rung in loop.rungs if worth_it(loop, folder, rung)] == ["simulation"]
+    assert [rung.name for rung in loop.rungs if worth_it(loop, folder, rung, "first")] == ["oracle"]
+    assert not any(worth_it(loop, folder, rung, "randomized") for rung in loop.rungs)
     folder.step("train simulation", {}, lambda _again: {})
     assert not worth_it(loop, folder, loop.rung("simulation"))
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
@@ -53,6 +56,37 @@ def test_it_trains_says_so_and_leaves_what_training_here_would(tmp_path):
     assert said[0] == "train simulation ..."
     assert any(line.startswith("train simulation: ") for line in said)
     assert (tmp_path / found["run"] / "config.json").is_file()
+
+
+@pytest.mark.slow
+def test_an_oracle_begins_after_its_first_steps_and_is_judged(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    loop, folder, said = short(trials=1), Folder(tmp_path), []
+    train_rung(loop, folder, loop.rung("first"))
+    with Asides(loop, folder, said.append, judge=True) as aside:
+        aside.begin("first")
+        assert "oracle" in aside
+        assert "simulation" not in aside
+    assert [line for line in said if line.endswith("...")] == [
+        f"{step} ..." for step in ("truth", "train oracle", "export oracle", "judge oracle")
+    ]
+    assert folder.result("judge oracle")["trials"]
+
+
+@pytest.mark.slow
+def test_leaving_in_trouble_stops_what_is_made_aside(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    loop, made = short(steps=50_000_000), []
+
+    def in_trouble() -> None:
+        with Asides(loop, Folder(tmp_path), quiet, judge=False) as aside:
+            aside.begin()
+            made.extend(aside._made.values())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        in_trouble()
+    assert [one._process.poll() is not None for one in made] == [True]
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
-"""A rung that needs nothing from the others is trained beside them, in a process of its own.
+"""A rung that needs nothing of what the robot taught is made beside the others, in a process of its own.
 
-The process reads the loop as one line of JSON, prints what it has to say line by line, and ends when the program that started it does.
+"Simulation only" begins at once, the oracle when the rung that it starts from is trained. The process reads the loop as one line of
+JSON, prints what it has to say line by line, and ends when the program that started it does.
 """
 
 import json
@@ -16,8 +17,10 @@ from typing import Any
 
 from surefoot.errors import InputError
 from surefoot.loop.folder import Folder
+from surefoot.loop.judging import judge_rung
 from surefoot.loop.settings import Kit, Loop, Rung
-from surefoot.loop.training import train_rung
+from surefoot.loop.training import export_rung, train_rung
+from surefoot.loop.truth import open_truth
 
 Say = Callable[[str], None]
 ENTER = "from surefoot.loop.aside import main; raise SystemExit(main())"
@@ -27,19 +30,22 @@ PATIENCE = 20.0
 
 
 class Aside:
-    """The training of one rung, begun now.
+    """The making of one rung, begun now: trained and exported, and judged where that is asked for.
 
     Args:
         loop: as in `run_loop`.
         folder: of the loop.
-        rung: one that starts from nothing and depends on no robot.
-        say: told what the training says, from another thread.
+        rung: one that needs nothing of what the robot taught.
+        say: told what the process says, from another thread.
+        judge: whether it is brought to the stand-in as well.
     """
 
-    def __init__(self, loop: Loop, folder: Folder, rung: Rung, say: Say):
+    def __init__(self, loop: Loop, folder: Folder, rung: Rung, say: Say, *, judge: bool = False):
         self.rung, self.say = rung, say
         self._last: deque[str] = deque(maxlen=20)
-        given = json.dumps({"loop": asdict(loop), "folder": str(folder.path.resolve()), "rung": rung.name})
+        given = json.dumps(
+            {"loop": asdict(loop), "folder": str(folder.path.resolve()), "rung": rung.name, "judge": judge}
+        )
         self._process = subprocess.Popen(
             [sys.executable, "-c", ENTER],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
@@ -58,7 +64,7 @@ class Aside:
                 self.say(line.strip())
 
     def wait(self) -> None:
-        """Until it is trained; what went wrong there goes wrong here."""
+        """Until it is made; what went wrong there goes wrong here."""
         code = self._process.wait()
         self._listener.join(PATIENCE)
         if code == 2:
@@ -82,10 +88,45 @@ class Aside:
                 pipe.close()
 
 
-def worth_it(loop: Loop, folder: Folder, rung: Rung) -> bool:
-    """Whether a rung should be trained aside: it waits for nobody, was not done before, and there is more than one core."""
-    alone = rung.e == "nominal" and not rung.start and not any(other.start == rung.name for other in loop.rungs)
-    return alone and (os.cpu_count() or 1) > 1 and not folder.record(f"train {rung.name}").get("done")
+class Asides:
+    """The rungs of a loop that are made aside; leaving it waits for them, or stops them where something went wrong here.
+
+    Args:
+        loop, folder, say, judge: as in `Aside`.
+    """
+
+    def __init__(self, loop: Loop, folder: Folder, say: Say, *, judge: bool):
+        self.loop, self.folder, self.say, self.judge = loop, folder, say, judge
+        self._made: dict[str, Aside] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._made
+
+    def begin(self, after: str = "") -> None:
+        """Begin what starts from the rung `after`, which has just been trained; "": what starts from nothing."""
+        for rung in self.loop.rungs:
+            if worth_it(self.loop, self.folder, rung, after):
+                self._made[rung.name] = Aside(self.loop, self.folder, rung, self.say, judge=self.judge)
+
+    def __enter__(self) -> "Asides":
+        return self
+
+    def __exit__(self, kind: Any, *_about: Any) -> None:
+        try:
+            for one in self._made.values() if kind is None else ():
+                one.wait()
+        finally:
+            for one in self._made.values():
+                one.stop()
+
+
+def worth_it(loop: Loop, folder: Folder, rung: Rung, after: str = "") -> bool:
+    """Whether a rung that starts from `after` should be made aside: the robot teaches it nothing, nobody waits for it, it was not trained
+    before, and there is more than one core.
+    """
+    alone = rung.e in ("nominal", "truth") and not any(other.start == rung.name for other in loop.rungs)
+    new = rung.start == after and not folder.record(f"train {rung.name}").get("done")
+    return alone and new and (os.cpu_count() or 1) > 1
 
 
 def loop_from(data: Mapping[str, Any]) -> Loop:
@@ -98,7 +139,7 @@ def loop_from(data: Mapping[str, Any]) -> Loop:
 
 
 def main() -> int:
-    """Train the rung that the first line of the input describes."""
+    """Make the rung that the first line of the input describes."""
     given = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -107,7 +148,13 @@ def main() -> int:
 
     try:
         loop = replace(loop_from(given["loop"]), threads=1)
-        train_rung(loop, Folder(given["folder"], say), loop.rung(given["rung"]), say)
+        folder, rung = Folder(given["folder"], say), loop.rung(given["rung"])
+        if rung.e == "truth":
+            open_truth(loop, folder)
+        train_rung(loop, folder, rung, say)
+        export_rung(loop, folder, rung, say)
+        if given["judge"]:
+            judge_rung(loop, folder, rung, say)
     except InputError as error:
         print(error, flush=True)
         return 2

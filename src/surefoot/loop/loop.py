@@ -9,18 +9,17 @@ Every step is a function of its own (see `train_rung`, `export_rung`, `deploy_ru
 """
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from surefoot.loop.aside import Aside, worth_it
+from surefoot.loop.aside import Asides
 from surefoot.loop.folder import Folder
 from surefoot.loop.judging import judge_rung
 from surefoot.loop.ladder import Ladder, ladder_of, write_ladder
 from surefoot.loop.on_robot import deploy_rung, design_motion, gap_of, identify_robot, play_motion
 from surefoot.loop.settings import FIRST, Loop
-from surefoot.loop.training import export_rung, practice_of, stamp, train_rung
+from surefoot.loop.training import export_rung, train_rung
+from surefoot.loop.truth import open_truth
 
 Say = Callable[[str], None]
 
@@ -28,22 +27,24 @@ Say = Callable[[str], None]
 def run_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) -> Ladder:
     """Run a loop in the folder `out`, or what of it is not done yet, and write its ladder there."""
     folder = Folder(out, say)
-    with trained_aside(loop, folder, say) as aside:
+    with Asides(loop, folder, say, judge=True) as aside:
+        aside.begin()
         for rung in loop.rungs:
             if rung.name in aside:
                 continue
             if rung.e == "posterior":
                 learn_from_robot(loop, folder, say)
             if rung.e == "truth":
-                open_truth(loop, folder, say)
+                open_truth(loop, folder)
             train_rung(loop, folder, rung, say)
+            aside.begin(rung.name)
             if rung.judged:
                 export_rung(loop, folder, rung, say)
             if rung.e == "posterior":
                 deploy_rung(loop, folder, rung, say)
                 gap_of(loop, folder, rung, say)
     for rung in loop.rungs:
-        if rung.judged:
+        if rung.judged and rung.name not in aside:
             judge_rung(loop, folder, rung, say)
     ladder = ladder_of(loop, folder)
     write_ladder(ladder, folder)
@@ -53,7 +54,8 @@ def run_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) -> L
 def prepare_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) -> Path:
     """Do what of a loop depends on no robot: the first rungs and the design; loops on other stand-ins may begin with a copy of it."""
     folder = Folder(out, say)
-    with trained_aside(loop, folder, say) as aside:
+    with Asides(loop, folder, say, judge=False) as aside:
+        aside.begin()
         for rung in loop.rungs:
             if rung.e in ("nominal", "randomized") and rung.name not in aside:
                 train_rung(loop, folder, rung, say)
@@ -62,21 +64,6 @@ def prepare_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) 
         if loop.kit.explore:
             design_motion(loop, folder, say)
     return folder.path
-
-
-@contextmanager
-def trained_aside(loop: Loop, folder: Folder, say: Say) -> Iterator[set[str]]:
-    """Train rungs that wait for nobody in processes of their own meanwhile; gives their names, and ends when they are exported."""
-    aside = [Aside(loop, folder, rung, say) for rung in loop.rungs if worth_it(loop, folder, rung)]
-    try:
-        yield {one.rung.name for one in aside}
-        for one in aside:
-            one.wait()
-    finally:
-        for one in aside:
-            one.stop()
-    for one in aside:
-        export_rung(loop, folder, one.rung, say)
 
 
 def begin_with(prepared: str | Path, out: str | Path) -> None:
@@ -94,18 +81,3 @@ def learn_from_robot(loop: Loop, folder: Folder, say: Say) -> None:
         design_motion(loop, folder, say)
         play_motion(loop, folder, say)
     identify_robot(loop, folder, first, say)
-
-
-def open_truth(loop: Loop, folder: Folder, say: Say) -> dict[str, Any]:
-    """For the oracle alone: what the Params hold of the reality, and what they do not: {"e", "beyond", "note"}."""
-
-    def work(_again: bool) -> dict[str, Any]:
-        from surefoot.loop.truth import true_e
-        from surefoot.sim import Sim
-
-        found = true_e(loop.reality, Sim(practice_of(loop).robot).params)
-        note = "" if found.whole else f"its e lacks {len(found.beyond)} things: {', '.join(found.beyond)}"
-        e = {name: value if isinstance(value, float) else value.tolist() for name, value in found.e.items()}
-        return {"e": e, "beyond": list(found.beyond), "note": note}
-
-    return folder.step("truth", {"reality": stamp(loop.reality)}, work)

@@ -111,6 +111,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "qube": {
         "steps": 450_000,
         "more": 60_000,
+        "enough": 0.85,
         "trials": 1,
         "effort": {"families": ("multi-sine",), "population": 4, "rounds": 1, "elite": 2, "samples": 1, "climbs": 0},
     },

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.loop.folder import Folder
+from surefoot.loop.settings import Loop
+from surefoot.loop.training import practice_of, stamp
 from surefoot.params import Params
 
 DIRECT = {
@@ -155,3 +158,17 @@ def _within(params: Params, key: str, part: str, number: Any) -> Any:
     p = about[0]
     scale = float(p.nominal if p.kind in FACTORS and p.nominal is not None else 1.0)
     return float(np.clip(number, p.low / scale, p.high / scale))
+
+
+def open_truth(loop: Loop, folder: Folder) -> dict[str, Any]:
+    """For the oracle alone: what the Params hold of the reality, and what they do not: {"e", "beyond", "note"}."""
+
+    def work(_again: bool) -> dict[str, Any]:
+        from surefoot.sim import Sim
+
+        found = true_e(loop.reality, Sim(practice_of(loop).robot).params)
+        note = "" if found.whole else f"its e lacks {len(found.beyond)} things: {', '.join(found.beyond)}"
+        e = {name: value if isinstance(value, float) else value.tolist() for name, value in found.e.items()}
+        return {"e": e, "beyond": list(found.beyond), "note": note}
+
+    return folder.step("truth", {"reality": stamp(loop.reality)}, work)
