@@ -47,7 +47,7 @@ BENCHES: dict[str, Bench] = {
     "learn-g1": Bench(
         about="the same for a humanoid whose arms are held (extra `learn`)",
         module="surefoot.bench.learn",
-        minutes=25.0,
+        minutes=50.0,
         quick_minutes=8.0,
         uses=("seeds",),
         seeds=3,
@@ -176,8 +176,8 @@ BENCHES: dict[str, Bench] = {
     "learn-width": Bench(
         about="how wide to randomize: four widths, randomized against not, the price of robustness (extra `learn`)",
         module="surefoot.bench.width",
-        minutes=10.0,
-        quick_minutes=10.0,
+        minutes=14.0,
+        quick_minutes=12.0,
         uses=("seeds",),
     ),
 }

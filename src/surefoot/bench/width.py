@@ -34,8 +34,8 @@ DRAWS, AT_A_DRAW = 4, 64
 """Specialists of the price of robustness, and worlds judged at the e of each."""
 WALKER, WALKER_STEPS = "go2", 2_000_000
 """Who is trained with and without randomization, and for how many transitions."""
-STEPS, PRICED_STEPS = 2_500_000, 1_000_000
-"""Transitions of each training of the width experiment, and of the price of robustness."""
+PRICED_STEPS = 1_000_000
+"""Transitions of each training of the price of robustness."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,8 @@ class Plan:
 
 
 PLAN = Plan(
-    robot="hopper", param="torso_com", centre=0.0, narrow=(-0.01, 0.01), medium=(-0.2, 0.2), wide=(-0.8, 0.8), steps=STEPS
+    robot="hopper", param="torso_com", centre=0.0, narrow=(-0.01, 0.01), medium=(-0.2, 0.2), wide=(-0.8, 0.8),
+    steps=settings("hopper").steps,
 )  # fmt: skip
 """Where the torso's centre of mass lies, forward of the hip [m]; at 0.8 no policy can hop."""
 

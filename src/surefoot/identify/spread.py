@@ -223,6 +223,7 @@ def _own(
     def look(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows = np.concatenate([x[None], x[None] + np.diag(step)[:, None]]).reshape(-1, k)  # (1 + k) · runs
         y = predict(np.tile(everyone, 1 + k), axis.to_e(rows[:, :d]), rows[:, d:]).reshape(1 + k, runs, -1)
+        # A reading that left the numbers counts with an error larger than any other, and has no slope to follow.
         rest = np.nan_to_num(seen - y[0], nan=1e6)
         return (
             np.nan_to_num(np.moveaxis((y[1:] - y[0]) / step[:, None, None], 0, 2)),

@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 ENTER = "from surefoot.loop.aside import main; raise SystemExit(main())"
 """What the process runs."""
 PATIENCE = 20.0
-"""[s] that an interrupted training has to write what it knows."""
+"""[s] that an interrupted process has to write what it knows."""
 
 
 class Aside:
@@ -68,10 +68,10 @@ class Aside:
         code = self._process.wait()
         self._listener.join(PATIENCE)
         if code == 2:
-            raise InputError(self._last[-1] if self._last else f"the training of {self.rung.title!r} was refused")
+            raise InputError(self._last[-1] if self._last else f"the rung {self.rung.title!r} was refused")
         if code:
             said = "\n".join(self._last)
-            raise RuntimeError(f"the training of {self.rung.title!r} ended with code {code}:\n{said}")
+            raise RuntimeError(f"the making of {self.rung.title!r} ended with code {code}:\n{said}")
 
     def stop(self) -> None:
         """Interrupt it where it still runs, and let go of it; it can be resumed."""
@@ -152,8 +152,9 @@ def main() -> int:
         if rung.e == "truth":
             open_truth(loop, folder)
         train_rung(loop, folder, rung, say)
-        export_rung(loop, folder, rung, say)
-        if given["judge"]:
+        if rung.judged:
+            export_rung(loop, folder, rung, say)
+        if rung.judged and given["judge"]:
             judge_rung(loop, folder, rung, say)
     except InputError as error:
         print(error, flush=True)
