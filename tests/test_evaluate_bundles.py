@@ -1,15 +1,19 @@
 """Bundles, shipped ones too, are judged as runs are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 pytest.importorskip("onnxruntime", reason="the extra `deploy` is not installed")
 pytest.importorskip("torch", reason="the extra `learn` is not installed")
 
-from surefoot.deploy import shipped
+from surefoot.deploy import load_bundle, shipped
 from surefoot.errors import InputError
 from surefoot.evaluate import judge
 from surefoot.evaluate.runs import candidate
+from surefoot.learn.walking import LESSONS, teach
+from surefoot.robots import load
 from surefoot.sim import Sim
 
 
@@ -21,6 +25,14 @@ def test_a_shipped_bundle_fits_its_task(name):
     offered = {group.name: group.size for group in contract.groups}
     assert all(offered[group] == width for group, width in found.policy.widths.items())
     assert found.steps > 1_000_000
+    assert contract.clock_period == load_bundle(name).contract.clock_period
+
+
+def test_a_run_is_judged_at_the_rhythm_it_was_trained_with(tmp_path):
+    sim, lesson = Sim(load("g1"), worlds=4), LESSONS["g1"]
+    slow = replace(lesson, task=replace(lesson.task, period=0.7), steps=1)
+    teach(sim, slow, run=tmp_path / "run", say=lambda _line: None)
+    assert candidate(tmp_path / "run").task.period == 0.7
 
 
 @pytest.mark.slow

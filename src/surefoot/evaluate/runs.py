@@ -80,6 +80,8 @@ def candidate(folder: str | Path, name: str = "") -> Candidate:
         robot, task = task_of(about["robot"], about.get("task", ""))
     if "held" in about and hasattr(task, "held"):
         task = replace(task, held=tuple(about["held"]))
+    if "clock_period" in about and about.get("task") == "velocity":
+        task = replace(task, period=float(about["clock_period"]))
     ranges = {k: (float(v[0]), float(v[1])) for k, v in about.get("ranges", {}).items()}
     label = name or Path(folder).resolve().name
     return Candidate(name=label, policy=policy, robot=robot, task=task, steps=steps, ranges=ranges)
@@ -107,6 +109,8 @@ def _bundled(folder: str | Path) -> tuple[Any, int, dict[str, Any]]:
     about = run.get("config", {}).get("about", {})
     if not about:
         raise InputError(f"{folder} does not say what it was trained for: judge the run it was exported from")
+    if bundle.contract.clock_period is not None:
+        about = {**about, "clock_period": bundle.contract.clock_period}
     return BundlePolicy(bundle), int(run.get("steps", 0)), about
 
 

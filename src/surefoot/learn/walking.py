@@ -46,13 +46,13 @@ LESSONS = {
             forward=(0.0, 0.7),
             sideways=(0.0, 0.0),
             turning=(-0.5, 0.5),
-            period=0.6,
+            period=0.4,
             gait=(0.0, 0.5),
             swing=0.07,
             stance=0.97,
             held=("shoulder", "elbow", "wrist"),
             effort=0.25,
-            fall_cost=3.0,
+            fall_cost=5.0,
         ),
         ppo=PPO(gamma=0.98, std=0.6, horizon=16, minibatches=8, hidden=(256, 128), critic_hidden=(256, 128)),
         worlds=512,
@@ -69,13 +69,13 @@ GPU_LESSONS = {
     "go2": replace(LESSONS["go2"], worlds=GPU_WORLDS, steps=200_000_000),
     "g1": replace(
         LESSONS["g1"],
-        task=replace(LESSONS["g1"].task, held=()),
+        task=replace(LESSONS["g1"].task, held=(), period=0.6, fall_cost=3.0),
         ppo=replace(LESSONS["g1"].ppo, both_sides=False),
         worlds=GPU_WORLDS,
         steps=400_000_000,
     ),
 }
-"""The same on a GPU, where the humanoid moves all its joints."""
+"""The same on a GPU, where the humanoid moves all its joints and there are transitions enough for slower steps."""
 
 
 def lesson_on(engine: str, robot: str) -> Lesson:
@@ -160,6 +160,7 @@ def teach(
     )  # fmt: skip
     about: dict[str, Any] = {"robot": sim.robot.name, "task": "velocity", "contract": world.contract.hash}
     about |= {"whole_prior": e is None or e == sim.params.prior(), "held": list(lesson.task.held)}
+    about["clock_period"] = lesson.task.period
     if sim.engine.name != "cpu":
         about["engine"] = sim.engine.name
     if sim.built.terrain is not None:
