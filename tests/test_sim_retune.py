@@ -104,9 +104,9 @@ def test_worlds_given_other_delays_and_lags_are_planned_as_if_all_were_looked_at
         drawn = sim.params.prior().sample(6 if ids is None else len(ids), seed)
         before = [part.copy() for part in sim.commands._plan]
         sim.apply(drawn, ids)
-        found = [part.copy() for part in (*sim.commands._plan, sim._decay)]
+        found = [part.copy() for part in (*sim.commands._plan, sim.commands.lags)]
         sim.plan_commands()
-        for a, b in zip(found, (*sim.commands._plan, sim._decay), strict=True):
+        for a, b in zip(found, (*sim.commands._plan, sim.commands.lags), strict=True):
             np.testing.assert_array_equal(a, b)
         assert any((a != b).any() for a, b in zip(before, found, strict=False))
 

@@ -36,6 +36,8 @@ class CommandLine:
         self.xp = array_api_compat.array_namespace(self.history)
         self._rows, self._starts = own(np.arange(worlds)[:, None]), own(np.arange(substeps) * dt)
         self._plan: tuple[Array, ...] | None = None
+        self.lags: Array = None
+        """What `relag` planned: see `decay`."""
 
     def hold(self, ids: Array, u: Array) -> None:
         """After a reset: as if u (len(ids), width) had been commanded for ever."""
@@ -104,6 +106,14 @@ class CommandLine:
         xp = self.xp
         steps = self.dt / xp.clip(lag, 1e-9 * self.dt, None)
         return xp.stack([xp.exp(-steps), -xp.expm1(-steps) / steps, -xp.expm1(-2 * steps) / (2 * steps)])
+
+    def relag(self, lag: Array, ids: Array | None = None) -> None:
+        """Plan the rotors' lags [s] of the next steps, (worlds, k); with `ids` those of these worlds alone, (len(ids), k)."""
+        planned = self.decay(lag)
+        if ids is None:
+            self.lags = planned
+        else:
+            self.lags[:, ids] = planned
 
     def spin_up(self, control: Array, decay: Array, columns: Array) -> Array:
         """Rotors in `columns`: speed s follows the command with a lag; thrust goes as s², its mean over each substep.

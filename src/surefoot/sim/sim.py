@@ -153,7 +153,7 @@ class Sim:
     def plan_commands(self) -> None:
         """Look at the delays and the rotors' lags of all worlds anew."""
         self.commands.retime(self.physics.tables["command_delay"])
-        self._decay = self.commands.decay(self.physics.tables["rotor_lag"][:, self._rotors])
+        self.commands.relag(self.physics.tables["rotor_lag"][:, self._rotors])
 
     def _keep_time(self) -> None:
         """Go on with another time step: motors hold what they were told last, sensors see what is there now."""
@@ -215,7 +215,7 @@ class Sim:
         if touched & {"command_delay", "command_jitter"}:
             self.commands.retime(self.physics.tables["command_delay"], rows)
         if "rotor_lag" in touched:
-            self._decay[:, rows] = self.commands.decay(self.physics.tables["rotor_lag"][np.ix_(rows, self._rotors)])
+            self.commands.relag(self.physics.tables["rotor_lag"][np.ix_(rows, self._rotors)], rows)
 
     def _check_delays(self, name: str, value: np.ndarray) -> None:
         param = self.params[name]
@@ -368,7 +368,7 @@ class Sim:
         if "rate_limit" in self.built.features:
             control = self.commands.slew(control, limits, np.flatnonzero(np.isfinite(limits).any(0)))
         if len(self._rotors):
-            control = self.commands.spin_up(control, self._decay, self._rotors)
+            control = self.commands.spin_up(control, self.commands.lags, self._rotors)
         return control
 
     def advance(self, control: np.ndarray, record: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
