@@ -17,6 +17,7 @@ import numpy as np
 from surefoot.errors import InputError
 from surefoot.identify.coordinates import shares, slopes
 from surefoot.identify.fit import Fit, Score
+from surefoot.identify.hops import hop
 from surefoot.identify.identifiable import unidentified
 from surefoot.identify.intervals import spread
 from surefoot.identify.misfit import patterns
@@ -52,6 +53,7 @@ def identify(
     fixed: Mapping[str, Any] | None = None,
     hold: tuple[str, ...] = (),
     most: int = MOST,
+    jumps: bool = True,
     seed: int = 0,
     say: Callable[[str], None] | None = None,
 ) -> Fit:
@@ -74,6 +76,7 @@ def identify(
         fixed: values of Params that are not fitted, an e of one world; nominal values when None.
         hold: actuators the logs have no command for, kept at their default pose.
         most: linearisations at most, of each start; a robot on its feet takes more than one that is bolted down.
+        jumps: look for a better minimum beside the one that was found, where noise and not the model limits the fit: see hops.py.
         seed: of the starts and of CMA-ES.
         say: told progress, one line a call.
     """
@@ -91,6 +94,8 @@ def identify(
     if not rugged and far(problem, first):
         first = nearer(problem, first, say)
     solution = best_solution(problem, first, starts=starts, rugged=rugged, most=most, seed=seed, say=say)
+    if jumps:
+        solution = hop(problem, solution, say)
     return summary(problem, solution, seed=seed)
 
 

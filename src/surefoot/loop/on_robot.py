@@ -195,7 +195,7 @@ def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _li
         sim = model_of(loop)
         fit = identify(
             sim, usable(logs_of(folder, used), kit.window), only=fitted_names(loop, sim), channels=kit.channels, window=kit.window,
-            stride=kit.stride, most=kit.most, seed=loop.seed, say=say,
+            stride=kit.stride, most=kit.most, jumps=False, seed=loop.seed, say=say,
         )  # fmt: skip
         fit.save(folder / "fit.json")
         ends = fit.intervals()
