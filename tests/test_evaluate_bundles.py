@@ -35,6 +35,14 @@ def test_a_run_is_judged_at_the_rhythm_it_was_trained_with(tmp_path):
     assert candidate(tmp_path / "run").task.period == 0.7
 
 
+def test_a_run_of_another_contract_than_its_task_has_now_is_refused(tmp_path):
+    sim, lesson = Sim(load("g1"), worlds=4), LESSONS["g1"]
+    strong = replace(lesson, task=replace(lesson.task, effort=0.5), steps=1)
+    teach(sim, strong, run=tmp_path / "run", say=lambda _line: None)
+    with pytest.raises(InputError, match=r"another contract than g1's task has now: action scale of .*by the factor 2"):
+        candidate(tmp_path / "run")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["g1-rough", "g1-walk", "go2-rough", "go2-rough-scan", "go2-walk"])
 def test_a_shipped_bundle_stays_on_its_feet_and_goes_where_it_is_told(name):

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,11 @@ class Contract:
     def from_dict(cls, values: Any, where: str = "contract") -> "Contract":
         """The contract that `to_dict` gave; `where` names the file in errors."""
         return decode(cls, values, where)
+
+    @property
+    def sensed(self) -> "Contract":
+        """The same without what only a simulator knows: privileged groups and the training ranges of e."""
+        return replace(self, groups=tuple(group for group in self.groups if not group.privileged), e=())
 
     def to_json(self) -> str:
         """Readable JSON text that `from_json` turns back into an equal contract."""

@@ -1,9 +1,11 @@
 """What a run was trained for: its robot and its task, ready to be judged."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from surefoot.contract import Contract
 from surefoot.errors import InputError, choose
 from surefoot.robots import Robot, load
 
@@ -71,7 +73,7 @@ def candidate(folder: str | Path, name: str = "") -> Candidate:
         from surefoot.deploy.bundle import shipped
 
         choose(str(folder), shipped(), "a folder of a run or bundle, nor a bundle that comes with surefoot")
-    policy, steps, about = _bundled(folder) if _is_bundle(folder) else _trained(folder)
+    policy, steps, about, then = _bundled(folder) if _is_bundle(folder) else _trained(folder)
     if "robot" not in about:
         raise InputError(f"{folder} does not say which robot it is of: was it made by `surefoot train`?")
     if about.get("ground") == "rough":
@@ -82,16 +84,34 @@ def candidate(folder: str | Path, name: str = "") -> Candidate:
         task = replace(task, held=tuple(about["held"]))
     if "clock_period" in about and about.get("task") == "velocity":
         task = replace(task, period=float(about["clock_period"]))
+    if then is not None:
+        _check_same_task(folder, robot, task, then)
     ranges = {k: (float(v[0]), float(v[1])) for k, v in about.get("ranges", {}).items()}
     label = name or Path(folder).resolve().name
     return Candidate(name=label, policy=policy, robot=robot, task=task, steps=steps, ranges=ranges)
 
 
-def _trained(folder: str | Path) -> tuple[Any, int, dict[str, Any]]:
+def _check_same_task(folder: str | Path, robot: Robot, task: Any, then: Mapping[str, Any]) -> None:
+    """Refuse a run whose observations or actions were others than the task has now: it would be judged, and exported, wrongly."""
+    from surefoot.sim import Sim
+
+    here, there = task.contract(Sim(robot, worlds=1)).sensed, Contract.from_dict(then, f"{folder}: contract")
+    if [c.name for c in here.commands] == [c.name for c in there.commands]:
+        there = replace(there, commands=here.commands)  # It may have practised a narrower or wider range.
+    found = here.difference(there)
+    if found:
+        more = f", and {len(found) - 1} more differ" if len(found) > 1 else ""
+        raise InputError(
+            f"{folder} was trained with another contract than {robot.name}'s task has now: {found[0]}{more}; train it again, or judge it "
+            "in Python with the task it was trained on"
+        )
+
+
+def _trained(folder: str | Path) -> tuple[Any, int, dict[str, Any], Mapping[str, Any] | None]:
     from surefoot.learn import load_run
 
     run = load_run(folder)
-    return run.policy, run.steps, run.config.get("about", {})
+    return run.policy, run.steps, run.config.get("about", {}), run.config.get("contract")
 
 
 def _is_bundle(folder: str | Path) -> bool:
@@ -101,7 +121,7 @@ def _is_bundle(folder: str | Path) -> bool:
     return (path / POLICY).is_file() or (not path.exists() and str(folder) in shipped())
 
 
-def _bundled(folder: str | Path) -> tuple[Any, int, dict[str, Any]]:
+def _bundled(folder: str | Path) -> tuple[Any, int, dict[str, Any], None]:
     from surefoot.deploy import load_bundle
 
     bundle = load_bundle(folder)
@@ -111,7 +131,7 @@ def _bundled(folder: str | Path) -> tuple[Any, int, dict[str, Any]]:
         raise InputError(f"{folder} does not say what it was trained for: judge the run it was exported from")
     if bundle.contract.clock_period is not None:
         about = {**about, "clock_period": bundle.contract.clock_period}
-    return BundlePolicy(bundle), int(run.get("steps", 0)), about
+    return BundlePolicy(bundle), int(run.get("steps", 0)), about, None
 
 
 @dataclass(frozen=True)

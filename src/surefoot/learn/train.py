@@ -202,6 +202,8 @@ class _Training:
             "ppo": ppo.to_dict(), "seed": seed, "worlds": world.worlds, "widths": dict(world.widths),
             "actions": world.actions, "mirror": mirror is not None, "about": dict(about or {}), "versions": versions(),
         }  # fmt: skip
+        if hasattr(world, "contract"):
+            self.config["contract"] = world.contract.sensed.to_dict()
         if group.size > 1:
             self.config["ranks"] = group.size
         self._mirror, self._seed = mirror, seed
