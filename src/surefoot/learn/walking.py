@@ -52,7 +52,7 @@ LESSONS = {
             stance=0.97,
             held=("shoulder", "elbow", "wrist"),
             effort=0.25,
-            fall_cost=8.0,
+            fall_cost=5.0,
         ),
         ppo=PPO(gamma=0.98, std=0.6, horizon=16, minibatches=8, hidden=(256, 128), critic_hidden=(256, 128)),
         worlds=512,
