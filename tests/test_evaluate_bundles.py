@@ -41,6 +41,10 @@ def test_a_run_of_another_contract_than_its_task_has_now_is_refused(tmp_path):
     teach(sim, strong, run=tmp_path / "run", say=lambda _line: None)
     with pytest.raises(InputError, match=r"another contract than g1's task has now: action scale of .*by the factor 2"):
         candidate(tmp_path / "run")
+    file = tmp_path / "run" / "config.json"
+    file.write_text(file.read_text().replace('"control_dt": 0.02', '"control_dt": "often"'))
+    with pytest.raises(InputError, match=r"config\.json: contract"):
+        candidate(tmp_path / "run")
 
 
 @pytest.mark.slow

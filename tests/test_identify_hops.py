@@ -69,6 +69,8 @@ def test_where_the_model_is_the_limit_nothing_is_searched(tmp_path):
     log = recording(rich, {**TRUTH, "load_friction": 0.3})
     problem = Problem(sim, cut(sim, (log,), window=1.0, held_out=0.0))
     solution = solve(problem)
-    assert hop(problem, replace(solution, offsets=solution.offsets + 1.0)).offsets == pytest.approx(
-        solution.offsets + 1.0
-    )
+    stuck = solution.offsets.copy()
+    stuck[1] += 1.0
+    wrong = replace(solution, offsets=stuck)
+    assert misfit(problem, wrong) > misfit(problem, solution) + GAIN
+    assert hop(problem, wrong) is wrong

@@ -1,6 +1,5 @@
 """What a run was trained for: its robot and its task, ready to be judged."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,20 +81,20 @@ def candidate(folder: str | Path, name: str = "") -> Candidate:
         robot, task = task_of(about["robot"], about.get("task", ""))
     if "held" in about and hasattr(task, "held"):
         task = replace(task, held=tuple(about["held"]))
-    if "clock_period" in about and about.get("task") == "velocity":
-        task = replace(task, period=float(about["clock_period"]))
-    if then is not None:
+    if then is not None and then.clock_period is not None:
+        task = replace(task, period=then.clock_period)
+    if then is not None and not _is_bundle(folder):
         _check_same_task(folder, robot, task, then)
     ranges = {k: (float(v[0]), float(v[1])) for k, v in about.get("ranges", {}).items()}
     label = name or Path(folder).resolve().name
     return Candidate(name=label, policy=policy, robot=robot, task=task, steps=steps, ranges=ranges)
 
 
-def _check_same_task(folder: str | Path, robot: Robot, task: Any, then: Mapping[str, Any]) -> None:
+def _check_same_task(folder: str | Path, robot: Robot, task: Any, there: Contract) -> None:
     """Refuse a run whose observations or actions were others than the task has now: it would be judged, and exported, wrongly."""
     from surefoot.sim import Sim
 
-    here, there = task.contract(Sim(robot, worlds=1)).sensed, Contract.from_dict(then, f"{folder}: contract")
+    here = task.contract(Sim(robot, worlds=1)).sensed
     if [c.name for c in here.commands] == [c.name for c in there.commands]:
         there = replace(there, commands=here.commands)  # It may have practised a narrower or wider range.
     found = here.difference(there)
@@ -107,11 +106,14 @@ def _check_same_task(folder: str | Path, robot: Robot, task: Any, then: Mapping[
         )
 
 
-def _trained(folder: str | Path) -> tuple[Any, int, dict[str, Any], Mapping[str, Any] | None]:
+def _trained(folder: str | Path) -> tuple[Any, int, dict[str, Any], Contract | None]:
+    """Policy, transitions, what it says about itself and its contract; runs of older versions kept none."""
     from surefoot.learn import load_run
 
     run = load_run(folder)
-    return run.policy, run.steps, run.config.get("about", {}), run.config.get("contract")
+    kept = run.config.get("contract")
+    contract = None if kept is None else Contract.from_dict(kept, f"{folder}/config.json: contract")
+    return run.policy, run.steps, run.config.get("about", {}), contract
 
 
 def _is_bundle(folder: str | Path) -> bool:
@@ -121,7 +123,7 @@ def _is_bundle(folder: str | Path) -> bool:
     return (path / POLICY).is_file() or (not path.exists() and str(folder) in shipped())
 
 
-def _bundled(folder: str | Path) -> tuple[Any, int, dict[str, Any], None]:
+def _bundled(folder: str | Path) -> tuple[Any, int, dict[str, Any], Contract]:
     from surefoot.deploy import load_bundle
 
     bundle = load_bundle(folder)
@@ -129,9 +131,7 @@ def _bundled(folder: str | Path) -> tuple[Any, int, dict[str, Any], None]:
     about = run.get("config", {}).get("about", {})
     if not about:
         raise InputError(f"{folder} does not say what it was trained for: judge the run it was exported from")
-    if bundle.contract.clock_period is not None:
-        about = {**about, "clock_period": bundle.contract.clock_period}
-    return BundlePolicy(bundle), int(run.get("steps", 0)), about, None
+    return BundlePolicy(bundle), int(run.get("steps", 0)), about, bundle.contract
 
 
 @dataclass(frozen=True)

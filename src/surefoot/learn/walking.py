@@ -75,7 +75,7 @@ GPU_LESSONS = {
         steps=400_000_000,
     ),
 }
-"""The same on a GPU, where the humanoid moves all its joints and there are transitions enough for slower steps."""
+"""The same on a GPU, where the humanoid moves all its joints; its steps are slower, as `bench gpu` measured it."""
 
 
 def lesson_on(engine: str, robot: str) -> Lesson:
@@ -160,7 +160,6 @@ def teach(
     )  # fmt: skip
     about: dict[str, Any] = {"robot": sim.robot.name, "task": "velocity", "contract": world.contract.hash}
     about |= {"whole_prior": e is None or e == sim.params.prior(), "held": list(lesson.task.held)}
-    about["clock_period"] = lesson.task.period
     if sim.engine.name != "cpu":
         about["engine"] = sim.engine.name
     if sim.built.terrain is not None:
