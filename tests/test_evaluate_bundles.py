@@ -28,11 +28,14 @@ def test_a_shipped_bundle_fits_its_task(name):
     assert contract.clock_period == load_bundle(name).contract.clock_period
 
 
-def test_a_run_is_judged_at_the_rhythm_it_was_trained_with(tmp_path):
+def test_a_run_is_judged_at_the_rhythm_and_with_the_memory_it_was_trained_with(tmp_path):
     sim, lesson = Sim(load("g1"), worlds=4), LESSONS["g1"]
-    slow = replace(lesson, task=replace(lesson.task, period=0.7), steps=1)
+    slow = replace(lesson, task=replace(lesson.task, period=0.7, memory=2), steps=1)
     teach(sim, slow, run=tmp_path / "run", say=lambda _line: None)
-    assert candidate(tmp_path / "run").task.period == 0.7
+    found = candidate(tmp_path / "run")
+    assert (found.task.period, found.task.memory) == (0.7, 2)
+    judged = judge(found.task, Sim(found.robot, worlds=2), found.policy.play(), e=sim.params.nominal_e(2), seconds=0.1)
+    assert judged.fell.shape == (2,)
 
 
 def test_a_run_of_another_contract_than_its_task_has_now_is_refused(tmp_path):

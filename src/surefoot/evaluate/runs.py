@@ -81,8 +81,8 @@ def candidate(folder: str | Path, name: str = "") -> Candidate:
         robot, task = task_of(about["robot"], about.get("task", ""))
     if "held" in about and hasattr(task, "held"):
         task = replace(task, held=tuple(about["held"]))
-    if then is not None and then.clock_period is not None:
-        task = replace(task, period=then.clock_period)
+    if hasattr(task, "agreed"):
+        task = replace(task, memory=1) if then is None else task.agreed(then)
     if then is not None and not _is_bundle(folder):
         _check_same_task(folder, robot, task, then)
     ranges = {k: (float(v[0]), float(v[1])) for k, v in about.get("ranges", {}).items()}

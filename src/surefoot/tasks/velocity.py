@@ -10,7 +10,7 @@ ground under base and feet. A slope is a tilt of gravity: the body is paid for f
 when it is tilted against gravity. A robot that comes to the edge of its ground has reached a time limit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ PRIVILEGED = {
     "height": ("z",),
 }
 
+REMEMBERED = ("gyro", "gravity", "joint_pos", "joint_vel", "last_action")
+"""Sources whose past the policy sees with `memory`."""
 SCAN_SCALE = 5.0
 """Observation per metre of a height scan."""
 SCATTER, EDGE = 1.5, 1.0
@@ -103,6 +105,8 @@ class Velocity:
     """Base height the robot is asked to keep, relative to its standing height."""
     scan: bool = False
     """Whether the policy sees the robot's height scan (and the critic one without noise): see surefoot.robots.scanning."""
+    memory: int = 1
+    """Control steps of readings and actions that the policy sees, the present one included."""
     follow: float | None = None
     """An episode is a success only if its mean velocity is off by at most this share of the commanded speed; None: survival is enough."""
 
@@ -141,6 +145,7 @@ class Velocity:
             Term(source="foot_contact", columns=feet, unit="1"),
         ) + ((Term(source="e", columns=sim.params.names, unit="1"),) if len(sim.params) else ())
         critic = Group(name="critic", terms=(*policy, *privileged, *feet_terms), privileged=True)
+        policy = tuple(replace(term, history=self.memory) if term.source in REMEMBERED else term for term in policy)
         if points:
             policy += (Term(source="height_scan", columns=points, scale=SCAN_SCALE),)
         limits = {a.name: a for a in robot.actuators}
@@ -172,6 +177,11 @@ class Velocity:
             commands=tuple(Range(name=n, low=r[0], high=r[1], unit=u) for n, r, u in ranges),
             clock_period=self.period,
         )
+
+    def agreed(self, contract: Contract) -> "Velocity":
+        """This task at the rhythm and with the memory of a policy's contract."""
+        steps = max(term.history for term in contract.group("policy").terms)
+        return replace(self, period=contract.clock_period or self.period, memory=steps)
 
     def _scale(self, sim: Sim, joints: tuple[str, ...]) -> float | tuple[float, ...]:
         """Change of each joint's target per unit of action [rad]."""
