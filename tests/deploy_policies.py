@@ -67,13 +67,13 @@ def plain_contract(*, stack: str = "term", joints: tuple[str, ...] = JOINTS) -> 
     )  # fmt: skip
 
 
-def policy(of: Contract, *, hidden=(32, 16), activation="elu", memory=0, seed=0) -> Policy:
+def policy(of: Contract, *, hidden=(32, 16), activation="elu", memory=0, integral=0.0, seed=0) -> Policy:
     """Random weights, far from zero, and a normaliser that has seen something."""
     generator = torch.Generator().manual_seed(seed)
     widths = {group.name: group.size for group in of.groups if not group.privileged}
     made = Policy(
-        widths, len(of.action.joints), hidden=hidden, activation=activation, memory=memory, generator=generator
-    )
+        widths, len(of.action.joints), hidden=hidden, activation=activation, memory=memory, integral=integral, generator=generator
+    )  # fmt: skip
     with torch.no_grad():
         last = made.net.parts[f"{len(hidden)}.weight"]
         last.mul_(100.0)

@@ -30,8 +30,9 @@ def torch_sequence(made, x):
     """Actions of a sequence (steps, worlds, inputs), by the policy itself."""
     h, found = None, []
     for row in x:
+        lead = made.lead(h)
         a, h = made.mean(torch.from_numpy(row), h)
-        found.append(a.numpy().copy())
+        found.append((a if lead is None else a + lead).numpy().copy())
     return np.stack(found)
 
 
@@ -44,11 +45,11 @@ def split(made, row):
 
 
 @pytest.mark.parametrize("activation", ["elu", "tanh", "relu"])
-@pytest.mark.parametrize("memory", [0, 12])
+@pytest.mark.parametrize(("memory", "integral"), [(0, 0.0), (12, 0.0), (0, 0.1)])
 @pytest.mark.parametrize("history", [False, True])
-def test_onnx_policy_acts_as_the_trained_one(tmp_path, activation, memory, history):
+def test_onnx_policy_acts_as_the_trained_one(tmp_path, activation, memory, integral, history):
     c = contract(history=history)
-    made = policy(c, activation=activation, memory=memory)
+    made = policy(c, activation=activation, memory=memory, integral=integral)
     bundle = export(made, c, tmp_path / "b")
     rng = np.random.default_rng(1)
     x = (rng.standard_normal((30, 5, made.inputs)) * np.linspace(0.1, 50.0, made.inputs)).astype(np.float32)
@@ -60,7 +61,8 @@ def test_onnx_policy_acts_as_the_trained_one(tmp_path, activation, memory, histo
         assert np.abs(wanted).max() > 0.5
         np.testing.assert_allclose(found, wanted, atol=1e-5)
     assert bundle.provenance["check"]["difference"] < 1e-5
-    assert [m.shape for m in bundle.contract.memory] == ([(memory,)] if memory else [])
+    kept = {"gru": (memory,)} if memory else {"sum": (made.actions,)} if integral else {}
+    assert {m.name: m.shape for m in bundle.contract.memory} == kept
 
 
 def test_the_normaliser_is_inside_and_its_numbers_are_in_the_contract(tmp_path):

@@ -78,11 +78,13 @@ int main(void)
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("activation", "memory", "history"), [("elu", 0, False), ("tanh", 12, True), ("relu", 7, False)]
+    ("activation", "memory", "integral", "history"),
+    [("elu", 0, 0.0, False), ("tanh", 12, 0.0, True), ("relu", 7, 0.0, False), ("tanh", 0, 0.1, True)],
 )
-def test_the_network_in_c_is_the_network_in_onnx(tmp_path, activation, memory, history):
+def test_the_network_in_c_is_the_network_in_onnx(tmp_path, activation, memory, integral, history):
     c = contract(history=history)
-    bundle = export(policy(c, hidden=(64, 32), activation=activation, memory=memory), c, tmp_path / "b")
+    made = policy(c, hidden=(64, 32), activation=activation, memory=memory, integral=integral)
+    bundle = export(made, c, tmp_path / "b")
     program = compiled(tmp_path, bundle, FORWARD)
     rng = np.random.default_rng(0)
     sizes = {g.name: g.size for g in bundle.contract.groups}
@@ -102,11 +104,13 @@ def reading_row(bundle, row):
 
 
 @needs_compiler
-@pytest.mark.parametrize(("history", "rhythm", "memory"), [(True, True, 0), (False, False, 6)])
-def test_readings_to_targets_in_c_as_in_the_runtime(tmp_path, history, rhythm, memory):
+@pytest.mark.parametrize(
+    ("history", "rhythm", "memory", "integral"), [(True, True, 0, 0.0), (False, False, 6, 0.0), (True, False, 0, 0.05)]
+)
+def test_readings_to_targets_in_c_as_in_the_runtime(tmp_path, history, rhythm, memory, integral):
     """Observation, action and target of every step: offset, scale, clip, turn, both kinds of history, clock, rhythm, limits."""
     c = contract(history=history, rhythm=rhythm)
-    bundle = export(policy(c, memory=memory), c, tmp_path / "b")
+    bundle = export(policy(c, memory=memory, integral=integral), c, tmp_path / "b")
     program = compiled(tmp_path, bundle, STEP)
     builder, act, last, wanted = Builder(bundle.contract), bundle.policy(), None, []
     rows = readings(c, 30)

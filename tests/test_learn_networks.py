@@ -170,8 +170,8 @@ def test_critic_rescaling_keeps_its_values():
 
 
 def test_policy_survives_the_way_to_plain_arrays_bit_for_bit_and_freezes():
-    for memory in (0, 5):
-        policy = Policy({"policy": 4, "history": 6}, 2, hidden=(8, 8), memory=memory, std=0.3)
+    for memory, integral in ((0, 0.0), (5, 0.0), (0, 0.2)):
+        policy = Policy({"policy": 4, "history": 6}, 2, hidden=(8, 8), memory=memory, integral=integral, std=0.3)
         policy.normaliser.update(torch.randn(50, 10) * 3 + 1)
         again = Policy.from_arrays(policy.to_arrays())
         seen = {"history": torch.randn(3, 6), "policy": torch.randn(3, 4), "critic": torch.full((3, 2), torch.nan)}
@@ -203,6 +203,35 @@ def test_memory_of_ended_worlds_is_emptied_in_play():
     third = act(x, torch.tensor([1]))
     assert torch.allclose(third[1], first[1], atol=1e-6)
     assert not torch.allclose(third[0], first[0], atol=1e-6)
+
+
+def test_an_integral_part_adds_up_what_the_network_says_within_its_limit():
+    policy = Policy({"policy": 2}, 2, hidden=(4,), integral=0.25)
+    x = torch.randn(3, 2)
+    policy.net.parts["1.weight"].mul_(40.0)
+    own = policy.mean(x)[0]
+    act = policy.play()
+    for step in range(9):
+        wanted = own + (0.25 * step * own).clamp(-1.0, 1.0)
+        assert torch.allclose(act({"policy": x}), wanted, atol=1e-6)
+    assert (own.abs() * 2 > 1.0).any()  # the limit was met
+    assert (own.abs() * 2 < 1.0).any()
+    again = act({"policy": x}, torch.tensor([1]))
+    assert torch.allclose(again[1], own[1], atol=1e-6)
+    with pytest.raises(InputError, match="a GRU or an integral part, not both"):
+        Policy({"policy": 2}, 2, memory=4, integral=0.1)
+
+
+def test_an_integral_part_holds_against_a_steady_force_that_nobody_senses():
+    """x' = a + w under a policy that says -x: it rests at x = w without an integral part, at 0 with one."""
+    for integral, rests in ((0.0, 0.5), (0.1, 0.0)):
+        policy = Policy({"policy": 1}, 1, hidden=(), integral=integral)
+        policy.net.parts["0.weight"].fill_(-1.0)
+        policy.net.parts["0.bias"].zero_()
+        act, x = policy.play(), torch.zeros(1, 1)
+        for _ in range(400):
+            x = x + 0.1 * (act({"policy": x}) + 0.5)
+        assert x.item() == pytest.approx(rests, abs=1e-3)
 
 
 def test_the_actor_reads_only_its_groups_and_says_what_is_missing():

@@ -64,9 +64,9 @@ def test_a_mass_learns_to_come_home(tmp_path):
     assert score(load_run(tmp_path).policy)["distance"] == tested[-1]
 
 
-@pytest.mark.parametrize("memory", [0, 6])
-def test_a_resumed_run_gives_the_bits_of_one_never_interrupted(tmp_path, memory):
-    ppo = PPO.from_dict({**SMALL.to_dict(), "memory": memory, "critic_memory": memory})
+@pytest.mark.parametrize(("memory", "integral"), [(0, 0.0), (6, 0.0), (0, 0.05)])
+def test_a_resumed_run_gives_the_bits_of_one_never_interrupted(tmp_path, memory, integral):
+    ppo = PPO.from_dict({**SMALL.to_dict(), "memory": memory, "critic_memory": memory, "integral": integral})
     train(PointMass(16), ppo, run=tmp_path / "whole", steps=8 * STEPS, say=quiet)
     for updates in (3, 4, 8):
         train(

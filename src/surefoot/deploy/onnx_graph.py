@@ -3,7 +3,8 @@
     x  = [group a, group b, ...]                               raw observations, float32
     z  = clip((x − mean) · 1/sqrt(var + eps), ±limit)          the factor rounded once, from float64
     h' = GRU(z, h)                                             only with memory
-    a_0 = h' or z,  a_{i+1} = φ(W_i a_i + b_i),  action = W_n a_n + b_n
+    a_0 = h' or z,  a_{i+1} = φ(W_i a_i + b_i),  μ = W_n a_n + b_n
+    action = μ + m,  m' = clip(m + k μ, ±1)                    only with an integral part, else μ
 
 A GRU here and in torch has the gates r, z, n and n = tanh(W_n x + b_n + r ∘ (U_n h + c_n)); ONNX orders them z, r, n and does the
 same with linear_before_reset = 1.
@@ -21,8 +22,10 @@ from surefoot.errors import InputError
 OPSET, IR = 17, 8
 """Old enough for any onnxruntime since 1.12."""
 ACTIVATIONS = {"elu": "Elu", "tanh": "Tanh", "relu": "Relu"}
-GRU = "gru"
-"""Name of the memory: inputs and outputs are gru_in and gru_out."""
+GRU, SUM = "gru", "sum"
+"""Names of the memories: inputs and outputs are gru_in and gru_out, sum_in and sum_out."""
+MOST = 1.0
+"""Largest sum of an integral part, as in surefoot.learn.networks."""
 
 
 def about_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -34,8 +37,10 @@ def about_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 def memories(arrays: Mapping[str, np.ndarray]) -> tuple[Memory, ...]:
     """The memories to declare in the contract."""
-    width = about_of(arrays)["memory"]
-    return (Memory(name=GRU, shape=(width,)),) if width else ()
+    about = about_of(arrays)
+    if about.get("integral"):
+        return (Memory(name=SUM, shape=(about["actions"],)),)
+    return (Memory(name=GRU, shape=(about["memory"],)),) if about["memory"] else ()
 
 
 def layers(arrays: Mapping[str, np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -73,7 +78,12 @@ def onnx_of(arrays: Mapping[str, np.ndarray], *, metadata: Mapping[str, str] | N
         inputs.append(pen.value(f"{GRU}_in", about["memory"]))
         outputs.append(pen.value(f"{GRU}_out", about["memory"]))
         z = _remembered(pen, z, arrays)
-    _perceptron(pen, z, arrays, about["activation"])
+    share = about.get("integral", 0.0)
+    own = _perceptron(pen, z, arrays, about["activation"], "own" if share else "action")
+    if share:
+        inputs.append(pen.value(f"{SUM}_in", about["actions"]))
+        outputs.append(pen.value(f"{SUM}_out", about["actions"]))
+        _added_up(pen, own, share)
     graph = helper.make_graph(pen.nodes, "policy", inputs, outputs, pen.constants)
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="surefoot"
@@ -137,11 +147,19 @@ def _remembered(pen: _Pen, z: str, arrays: Mapping[str, np.ndarray]) -> str:
     return pen.node("Squeeze", ["gru_last", axis], f"{GRU}_out")
 
 
-def _perceptron(pen: _Pen, x: str, arrays: Mapping[str, np.ndarray], activation: str) -> None:
+def _perceptron(pen: _Pen, x: str, arrays: Mapping[str, np.ndarray], activation: str, output: str) -> str:
     every = layers(arrays)
     for i, (weight, bias) in enumerate(every):
         last = i == len(every) - 1
         W, b = pen.constant(f"weight_{i}", weight), pen.constant(f"bias_{i}", bias)
-        x = pen.node("Gemm", [x, W, b], "action" if last else "", transB=1)
+        x = pen.node("Gemm", [x, W, b], output if last else "", transB=1)
         if not last:
             x = pen.node(ACTIVATIONS[activation], [x])
+    return x
+
+
+def _added_up(pen: _Pen, own: str, share: float) -> None:
+    """The integral part: the action with it, and its next sum."""
+    pen.node("Add", [own, f"{SUM}_in"], "action")
+    grown = pen.node("Add", [f"{SUM}_in", pen.node("Mul", [own, pen.constant("share", share)])])
+    pen.node("Clip", [grown, pen.constant("least", -MOST), pen.constant("most", MOST)], f"{SUM}_out")

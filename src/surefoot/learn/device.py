@@ -40,7 +40,7 @@ class DeviceRollouts:
         self.world, self.policy, self.critic, self.rollout = world, policy, critic, rollout
         device, (steps, worlds) = world.device, (rollout.steps, rollout.worlds)
         self.t = torch.zeros(1, dtype=torch.int64, device=device)
-        self.h = None if not policy.memory else policy.net.start(worlds)
+        self.h = policy.start(worlds)
         self.begins = torch.ones(worlds, dtype=torch.bool, device=device)
         self.score, self.length = torch.zeros(2, worlds, device=device)
         self.ended_score, self.ended_length, self.success = torch.zeros(3, steps, worlds, device=device)
@@ -71,13 +71,14 @@ class DeviceRollouts:
             self.h.mul_(~self.begins[:, None])
         with quick_products():
             mean, h = policy.mean(x, self.h)
-        if h is not None and self.h is not None:
-            self.h.copy_(h)
+        lead = policy.lead(self.h)
         self.noise.copy_(self.world.sim.noise.normal("user", 0, policy.actions))
         a = torch.addcmul(mean, self.noise, policy.log_std.exp())
         self._store(rollout.action, a)
         self._store(rollout.mean, mean)
-        self.world.a.copy_(a)
+        self.world.a.copy_(a if lead is None else a + lead)
+        if h is not None and self.h is not None:
+            self.h.copy_(h)
         self.world.before()
 
     def _record(self) -> None:

@@ -73,7 +73,7 @@ class Learner:
         draw = torch.Generator().manual_seed(seed)
         self.policy = Policy(
             {name: widths[name] for name in ppo.actor}, actions, hidden=ppo.hidden, activation=ppo.activation,
-            memory=ppo.memory, std=ppo.std, std_bounds=ppo.std_bounds, generator=draw, device=device,
+            memory=ppo.memory, integral=ppo.integral, std=ppo.std, std_bounds=ppo.std_bounds, generator=draw, device=device,
         )  # fmt: skip
         self.critic = Critic(
             {name: widths[name] for name in sees}, hidden=ppo.critic_hidden or ppo.hidden, activation=ppo.activation,

@@ -5,6 +5,13 @@
 
 Each has its own normaliser z and names the observation groups it reads, in order. A history is a group like any other
 (flat); with `memory` > 0 a GRU carries it instead.
+
+A policy may add up what it does, as the integral part of a PI controller does:
+
+    action = μ + m,     m' = clip(m + k μ, ±1),     m = 0 when an episode begins
+
+so that a steady force against something it cannot sense (a payload, a weak motor) does not need a steady error. μ alone is learned and drawn
+around; m is part of the state that it acts in.
 """
 
 import json
@@ -20,6 +27,8 @@ from surefoot.learn.net import Net, Shape
 from surefoot.learn.normaliser import Normaliser
 
 LOG_2PI = math.log(2 * math.pi)
+MOST = 1.0
+"""Largest sum of an integral part [action units]."""
 
 
 def log_prob(action: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
@@ -68,6 +77,7 @@ class Policy(Reader):
         hidden: widths of the hidden layers.
         activation: "elu", "tanh" or "relu".
         memory: width of a GRU in front of the layers, 0: none.
+        integral: k, the share of its output that is added up at every step, 0: none; not with a GRU.
         std: σ at the start [action units].
         std_bounds: smallest and largest σ; the learner projects log σ onto them after every step.
         generator: draws the first weights.
@@ -82,12 +92,15 @@ class Policy(Reader):
         hidden: tuple[int, ...] = (128, 128),
         activation: str = "elu",
         memory: int = 0,
+        integral: float = 0.0,
         std: float = 0.8,
         std_bounds: tuple[float, float] = (0.05, 1.5),
         generator: torch.Generator | None = None,
         device: torch.device | str = "cpu",
     ):
         super().__init__(widths, device)
+        if memory and integral:
+            raise InputError("a policy has a GRU or an integral part, not both: set memory or integral to 0")
         if not 0 < std_bounds[0] <= std <= std_bounds[1]:
             raise InputError(f"std {std:g} is outside its bounds {std_bounds}: choose one between them, both above 0")
         shape = Shape(
@@ -99,7 +112,7 @@ class Policy(Reader):
             extra=actions,
         )
         self.net = Net(shape, generator=generator, last=0.01, device=device)
-        self.actions, self.memory = actions, memory
+        self.actions, self.memory, self.integral = actions, memory, float(integral)
         self.log_std = self.net.parts["extra"].detach()
         self.log_std.fill_(math.log(std))
         self.log_std_bounds = math.log(std_bounds[0]), math.log(std_bounds[1])
@@ -113,18 +126,30 @@ class Policy(Reader):
         """Bring log σ back into its bounds."""
         self.log_std.clamp_(*self.log_std_bounds)
 
+    def start(self, worlds: int) -> Tensor | None:
+        """Memory at the start of an episode, (worlds, k): that of the GRU, or the integral part's sum; None without either."""
+        if self.memory:
+            return self.net.start(worlds)
+        return torch.zeros(worlds, self.actions, device=self.net.weights.device) if self.integral else None
+
+    def lead(self, h: Tensor | None) -> Tensor | None:
+        """What is added to μ and to what is drawn around it while the memory is h, (worlds, actions); None: nothing."""
+        return h if self.integral else None
+
     @torch.no_grad()
     def mean(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """μ of raw inputs x (worlds, inputs), and the memory after them."""
         z = self.normaliser(x)
-        if not self.memory:
-            return self.net.forward(z)[0], None
-        h = self.net.remember(z, self.net.start(len(x)) if h is None else h)
-        return self.net.read(h), h
+        h = self.start(len(x)) if h is None else h
+        if self.memory:
+            h = self.net.remember(z, h)  # type: ignore[arg-type]
+            return self.net.read(h), h
+        own = self.net.forward(z)[0]
+        return own, None if h is None else torch.add(h, own, alpha=self.integral).clamp_(-MOST, MOST)
 
     @torch.no_grad()
     def act(self, x: Tensor, h: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor | None]:
-        """A drawn action, its mean and the next memory; x are raw inputs (worlds, inputs)."""
+        """An action drawn around μ, μ and the next memory; x are raw inputs (worlds, inputs). What is done is the action and `lead`."""
         mean, h = self.mean(x, h)
         noise = torch.randn(mean.shape, generator=generator, device=mean.device)
         return torch.addcmul(mean, noise, self.log_std.exp()), mean, h
@@ -139,8 +164,9 @@ class Policy(Reader):
         def act(observations: Mapping[str, Tensor], ended: Tensor | None = None) -> Tensor:
             if state[0] is not None and ended is not None:
                 state[0][ended] = 0.0
+            lead = self.lead(state[0])
             action, state[0] = self.mean(self.gather(observations), state[0])
-            return action
+            return action if lead is None else action + lead
 
         return act
 
@@ -154,7 +180,7 @@ class Policy(Reader):
         s = self.net.shape
         about = {
             "widths": self.widths, "actions": self.actions, "hidden": list(s.hidden), "activation": s.activation,
-            "memory": s.memory, "log_std_bounds": list(self.log_std_bounds),
+            "memory": s.memory, "log_std_bounds": list(self.log_std_bounds), "integral": self.integral,
         }  # fmt: skip
         arrays = {f"net.{name}": value for name, value in self.net.to_arrays().items()}
         arrays |= {f"normaliser.{name}": value for name, value in self.normaliser.snapshot().items()}
@@ -169,7 +195,7 @@ class Policy(Reader):
         low, high = about["log_std_bounds"]
         policy = cls(
             about["widths"], about["actions"], hidden=tuple(about["hidden"]), activation=about["activation"],
-            memory=about["memory"], std=math.exp((low + high) / 2), std_bounds=(math.exp(low), math.exp(high)),
+            memory=about["memory"], integral=about.get("integral", 0.0), std=math.exp((low + high) / 2), std_bounds=(math.exp(low), math.exp(high)),
             device=device,
         )  # fmt: skip
         policy.log_std_bounds = low, high

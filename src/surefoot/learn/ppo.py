@@ -51,6 +51,8 @@ class PPO:
     """Between layers: "elu", "tanh" or "relu"."""
     memory: int = 0
     """Width of the policy's GRU, 0: none."""
+    integral: float = 0.0
+    """k of the policy's integral part, which adds up what it does (see surefoot.learn.networks) [1 per step], 0: none."""
     critic_memory: int = 0
     """Width of the critic's GRU, 0: none."""
     both_sides: bool = True
@@ -70,8 +72,8 @@ class PPO:
             "clip, value_clip, kl and gradient must be above 0": min(self.clip, self.value_clip, self.kl, self.gradient)
             > 0,
             "rate must lie within rate_bounds, above 0": 0 < floor <= self.rate <= ceiling,
-            "entropy, memory, critic_memory and warmup must not be negative": min(
-                self.entropy, self.memory, self.critic_memory, self.warmup
+            "entropy, memory, critic_memory, integral and warmup must not be negative": min(
+                self.entropy, self.memory, self.critic_memory, self.integral, self.warmup
             )
             >= 0,
         }

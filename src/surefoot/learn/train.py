@@ -245,7 +245,7 @@ class _Training:
             from surefoot.learn.device import DeviceRollouts
 
             self.device_rollouts = DeviceRollouts(w, self.learner.policy, self.learner.critic, self.rollout)
-        self.memory = self.learner.policy.net.start(w.worlds) if self.ppo.memory else None
+        self.memory = self.learner.policy.start(w.worlds)
         if observations is None:
             self._restore(arrays, about)
         else:
@@ -367,9 +367,10 @@ class _Training:
             clock.lap("rest")
             if self.memory is not None:
                 self.memory[rollout.begins[t]] = 0.0
+            lead = policy.lead(self.memory)
             action, mean, self.memory = policy.act(rollout.actor[t], self.memory, self.learner.noise)
             clock.lap("act")
-            outcome = self.world.step(action)
+            outcome = self.world.step(action if lead is None else action + lead)
             clock.lap("world")
             broken = rollout.record(t, action, mean, outcome)
             if bool(broken.any()):

@@ -59,6 +59,15 @@ def rotation_vector_matrix(v: Array) -> Array:
     return rotation(xp.concat([xp.cos(0.5 * angle), xp.sin(0.5 * angle) * axis], axis=-1))
 
 
+def _down_in_body() -> np.ndarray:
+    """(16, 3): from the products of a unit quaternion's entries w, x, y, z to the world's -z in the body."""
+    form = np.zeros((4, 4, 3))
+    form[1, 3, 0], form[0, 2, 0] = -2.0, 2.0
+    form[2, 3, 1], form[0, 1, 1] = -2.0, -2.0
+    form[..., 2] = np.diag([-1.0, 1.0, 1.0, -1.0])
+    return form.reshape(16, 3)
+
+
 MOUNTED = ("imu_mounting", "gyro_misalignment", "accel_misalignment")
 """Tables that turn the IMU's readings."""
 WHITE = ("gyro_noise", "accel_noise", "sensor_period")
@@ -79,6 +88,7 @@ class Sensors:
         self.motors = as_slice(own(physics.motors.ids))
         feet = [g for s in robot.sensors if s.kind == "foot_force" for g in s.of]
         self.forces = own(np.array([int(model.sensor(f"force:{g}").adr[0]) + 2 for g in feet], dtype=int))
+        self._forces = as_slice(self.forces)
         self.accel, self.gyro, self.quat, self.wrench = (
             int(model.sensor(name).adr[0]) if self._has_sensor(model, name) else None
             for name in ("accel", "gyro", "quat", "wrench:force")
@@ -106,6 +116,7 @@ class Sensors:
         self.scan_offset = own(np.full((self.worlds, 1), np.nan))
         if robot.imu is not None:
             site = rotation(np.array(model.site(robot.imu).quat))
+        self._down = own(_down_in_body())
         self.site, self.eye = own(site), own(np.tile(np.eye(3), (self.worlds, 1, 1)))
         self.walks = {name: own(np.zeros((self.worlds, 3))) for name in ("gyro", "accel")}
         self.last: Readings = {}
@@ -218,7 +229,7 @@ class Sensors:
         else:
             assert self.base_q is not None
             quat = view.qpos[..., self.base_q + 3 : self.base_q + 7]
-        return quat / self.xp.linalg.vector_norm(quat, axis=-1, keepdims=True)
+        return quat / self.xp.sqrt(self.xp.linalg.vecdot(quat, quat, axis=-1))[..., None]
 
     def down(self) -> Array:
         """Unit vector of gravity in the world's frame, (worlds, 3); slope is a tilt of gravity."""
@@ -231,18 +242,16 @@ class Sensors:
     def encoders(self, view: View, step: int, noisy: bool) -> Readings:
         """joint_pos and joint_vel, (worlds, joints)."""
         t, on = self.physics.tables, self.active
-        q, dq = self._copy(view.qpos[..., self._q]), self._copy(view.qvel[..., self._dq])
-        if on["encoder_bias"]:
-            q = q + t["encoder_bias"]
+        q, dq = view.qpos[..., self._q], self._copy(view.qvel[..., self._dq])
+        q = q + t["encoder_bias"] if on["encoder_bias"] else self._copy(q)
         if noisy and on["encoder_noise"]:
-            q = q + t["encoder_noise"] * self.noise.normal("encoder", step, q.shape[-1])
+            q += t["encoder_noise"] * self.noise.normal("encoder", step, q.shape[-1])
         if on["encoder_quantum"]:
-            quantum = t["encoder_quantum"]
-            safe = self.quantum
-            steps = self.xp.round(q / safe) * safe
-            q = steps if self.all_quantised else self.xp.where(quantum > 0, steps, q)
+            steps = self.xp.round(q / self.quantum)
+            steps *= self.quantum
+            q = steps if self.all_quantised else self.xp.where(t["encoder_quantum"] > 0, steps, q)
         if noisy and on["velocity_noise"]:
-            dq = dq + t["velocity_noise"] * self.noise.normal("velocity", step, q.shape[-1])
+            dq += t["velocity_noise"] * self.noise.normal("velocity", step, q.shape[-1])
         return {"joint_pos": q, "joint_vel": dq}
 
     def imu(self, view: View, step: int, noisy: bool, only: Collection[str] | None = None) -> Readings:
@@ -258,9 +267,8 @@ class Sensors:
             out["accel"] = self._triad("accel", force, step, noisy)
         quat = self.attitude(view)
         if self.mounting is None and not self.active["slope"]:
-            w, x, y, z = (quat[..., i] for i in range(4))
-            up = [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]
-            return out | {"gravity": -self.xp.stack(up, axis=-1), "quat": quat}
+            products = self.xp.reshape(quat[..., :, None] * quat[..., None, :], (*quat.shape[:-1], 16))
+            return out | {"gravity": products @ self._down, "quat": quat}
         R = rotation(quat) if self.mounting is None else rotation(quat) @ (self.site @ self.mounting @ self.site.T)
         if self.active["slope"]:
             R = _upright(self.down()) @ R
@@ -270,19 +278,20 @@ class Sensors:
         return self.xp.asarray(value, copy=True)
 
     def _triad(self, name: str, value: Array, step: int, noisy: bool) -> Array:
+        """What a gyro or accelerometer makes of the true `value` (..., 3), which it may overwrite."""
         t, on, frame = self.physics.tables, self.active, self.frames[name]
         if frame is not None:
             value = (self.xp.matrix_transpose(frame) @ value[..., None])[..., 0]
         if on[f"{name}_scale"]:
             value = value * (1 + t[f"{name}_scale"])
         if on[f"{name}_bias"]:
-            value = value + t[f"{name}_bias"]
+            value += t[f"{name}_bias"]
         if not noisy:
             return value
         if on[f"{name}_walk"]:
-            value = value + self.walks[name]
+            value += self.walks[name]
         if on[f"{name}_noise"]:
-            value = value + self.white[name] * self.noise.normal(name, step, 3)
+            value += self.white[name] * self.noise.normal(name, step, 3)
         return value
 
     def walk(self, step: int) -> None:
@@ -296,10 +305,11 @@ class Sensors:
     def force(self, view: View, step: int, noisy: bool) -> Readings:
         """foot_force (worlds, feet) [N], normal to the ground."""
         t = self.physics.tables
-        f = self.xp.abs(view.sensordata[..., self.forces])
-        f = f + (t["force_drift"] * (t["temperature"] - 25.0))[:, None]
+        f = self.xp.abs(view.sensordata[..., self._forces])
+        if self.active["force_drift"]:
+            f += (t["force_drift"] * (t["temperature"] - 25.0))[:, None]
         if noisy and self.active["force_noise"]:
-            f = f + t["force_noise"][:, None] * self.noise.normal("force", step, f.shape[-1])
+            f += t["force_noise"][:, None] * self.noise.normal("force", step, f.shape[-1])
         return {"foot_force": f}
 
     def wrenches(self, view: View, step: int, noisy: bool) -> Readings:
@@ -316,7 +326,7 @@ class Sensors:
         """joint_torque (worlds, motors) [N·m] as the motors report it."""
         tau = self._copy(view.actuator_force[..., self.motors])
         if noisy and self.torque_noise is not None:
-            tau = tau + self.torque_noise * self.noise.normal("torque_sensor", step, tau.shape[-1])
+            tau += self.torque_noise * self.noise.normal("torque_sensor", step, tau.shape[-1])
         return {"joint_torque": tau}
 
     def position(self, view: View, step: int, noisy: bool) -> Readings:
@@ -427,10 +437,11 @@ class Sensors:
 
 
 def as_slice(index: Array) -> Array:
-    """`index` (k,), as a slice where it counts up by one: slices read faster and without a copy."""
-    first = [int(i) for i in index]
-    straight = bool(first) and first == list(range(first[0], first[0] + len(first)))
-    return slice(first[0], first[0] + len(first)) if straight else index
+    """`index` (k,), as a slice where it counts up evenly: slices read faster and without a copy."""
+    at = [int(i) for i in index]
+    step = at[1] - at[0] if len(at) > 1 else 1
+    even = bool(at) and step > 0 and at == list(range(at[0], at[0] + step * len(at), step))
+    return slice(at[0], at[-1] + 1, step) if even else index
 
 
 def _upright(down: Array) -> Array:

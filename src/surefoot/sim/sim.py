@@ -214,6 +214,8 @@ class Sim:
         self.disturbances.retune(touched)
         if touched & {"command_delay", "command_jitter"}:
             self.commands.retime(self.physics.tables["command_delay"], rows)
+        if self.tape is not None and "sensor_delay" in touched:
+            self.tape.replan()
         if "rotor_lag" in touched:
             self.commands.relag(self.physics.tables["rotor_lag"][np.ix_(rows, self._rotors)], rows)
 
@@ -332,7 +334,7 @@ class Sim:
         before = self.engine.state.copy()
         living = None if self.alive.all() else self.alive
         self.disturbances.act(self.steps, self.noisy, living)
-        if self.noisy and self.physics.tables["command_jitter"].any():
+        if self.noisy and self.sensors.active["command_jitter"]:
             extra = self.physics.tables["command_jitter"] * self.noise.uniform("command_jitter", self.steps, 1)[:, 0]
             self.commands.retime(self.physics.tables["command_delay"] + extra)
         control = self.shape_control(self.commands.deliver(self._corrected(u)))
@@ -375,6 +377,7 @@ class Sim:
         """Physics alone: n substeps of control (worlds, n, nu) for all living worlds; records every substep if asked."""
         ids = None if self.alive.all() else np.flatnonzero(self.alive)
         wanted = RECORDS if self.tape is not None and not record else record
+        into = None
         if not self.laws:
             into = self.tape.blank() if self.tape is not None and not record and ids is None else None
             out = self.engine.advance(control if ids is None else control[ids], ids, wanted, into)
@@ -387,7 +390,10 @@ class Sim:
                 parts.append({k: v.copy() for k, v in got.items()})
             out = {k: np.concatenate([p[k] for p in parts], axis=1) for k in wanted}
         if self.tape is not None and not record:
-            self.tape.push(out, ids)
+            if into is None:
+                self.tape.push(out, ids)
+            else:
+                self.tape.turn()
         return out
 
     # ---------------------------------------------------------------- sense

@@ -51,8 +51,11 @@ class Tape:
         """The same memory, one row an instant of a world."""
         self.head = np.array(0)  # block of the newest control step
         self._rows = own(np.arange(sim.worlds))
-        self._plan: tuple[Array, Array, Array] | None = None  # ages, whole substeps in them, and the rest
-        self._last: tuple[Array, View] | None = None  # ages and view asked for last; sensors of one age share it
+        self._alike: list[int] | None = None  # for each sensor, the first one that is always as old
+        self._plans: dict[
+            int, tuple[Array, Array]
+        ] = {}  # whole substeps in a sensor's age and the rest, while ages stay
+        self._views: dict[int, View] = {}  # of this instant; sensors that are always as old share one
 
     @classmethod
     def needed(cls, sim: "Sim") -> "Tape | None":
@@ -67,7 +70,11 @@ class Tape:
         """After a reset: as if the worlds had been in this state for ever."""
         for name, ring in self.ring.items():
             ring[:, rows] = getattr(view, name)[rows][:, None]
-        self._last = None
+        self._views = {}
+
+    def replan(self) -> None:
+        """Delays have changed: look at them anew."""
+        self._alike, self._plans, self._views = None, {}, {}
 
     def blank(self) -> dict[str, Array]:
         """Where the engine may write the records of the coming control step, (worlds, substeps, columns) by name."""
@@ -80,36 +87,55 @@ class Tape:
             if ids is not None:
                 ring[new] = ring[int(self.head), :, -1:]
                 ring[new][ids] = records[name]
-            elif records[name] is not ring[new]:
+            else:
                 ring[new] = records[name]
-        self.head[...] = new
-        self._last = None
+        self.turn()
+
+    def turn(self) -> None:
+        """Go on to the block that `blank` gave away and that has been filled."""
+        self.head[...] = (int(self.head) + 1) % self.blocks
+        self._views = {}
 
     def view(self, sensor: int, step: int, noisy: bool) -> View:
         """State that sensor number `sensor` delivers at control step `step`."""
         xp, tables, active = self.xp, self.sim.physics.tables, self.sim.sensors.active
+        jitters = noisy and active["sensor_jitter"]
+        if not jitters and not active["sensor_period"]:
+            return self._steady(sensor)
         age = tables["sensor_delay"][:, sensor]
-        if noisy and active["sensor_jitter"]:
+        if jitters:
             draw = self.sim.noise.uniform("sensor_jitter", step, len(self.sim.robot.sensors))[:, sensor]
             age = age + tables["sensor_jitter"][:, sensor] * draw
-        period = tables["sensor_period"][:, sensor]
         if active["sensor_period"]:
+            period = tables["sensor_period"][:, sensor]
             safe = xp.where(period > 0, period, xp.ones_like(period))
             since = self.sim.time - xp.floor((self.sim.time + 1e-9) / safe) * safe
             age = age + xp.where(period > 0, xp.clip(since, 0.0, None), xp.zeros_like(since))
-        if self._last is None or not bool(xp.all(self._last[0] == age)):
-            self._last = xp.asarray(age, copy=True), self._sampled(age)
-        return self._last[1]
+        return self._sampled(*self._divided(age))
 
-    def _sampled(self, age: Array) -> View:
-        """State of every world `age` (worlds,) [s] ago."""
-        xp, head = self.xp, int(self.head)
-        if self._plan is None or not bool(xp.all(self._plan[0] == age)):
-            back = age / self.dt
-            whole = xp.clip(xp.astype(xp.floor(back + 1e-9), xp.int64), 0, (self.blocks - 1) * self.substeps - 2)
-            self._plan = xp.asarray(age, copy=True), whole, xp.clip(back - whole, 0.0, 1.0)[:, None]
-        _, whole, share = self._plan
-        near = (head + 1) * self.substeps - 1 - whole  # substeps counted through the blocks
+    def _steady(self, sensor: int) -> View:
+        """State that a sensor delivers whose age stays: sensors that are always as old share a look."""
+        delays = self.sim.physics.tables["sensor_delay"]
+        if self._alike is None:
+            columns = range(delays.shape[1])
+            self._alike = [min(i for i in columns if bool((delays[:, i] == delays[:, k]).all())) for k in columns]
+        first = self._alike[sensor]
+        if first not in self._plans:
+            self._plans[first] = self._divided(delays[:, first])
+        if first not in self._views:
+            self._views[first] = self._sampled(*self._plans[first])
+        return self._views[first]
+
+    def _divided(self, age: Array) -> tuple[Array, Array]:
+        """Whole substeps (worlds,) in an age [s], and the share (worlds, 1) of a substep that is left."""
+        back = age / self.dt
+        deepest = (self.blocks - 1) * self.substeps - 2
+        whole = self.xp.clip(self.xp.astype(self.xp.floor(back + 1e-9), self.xp.int64), 0, deepest)
+        return whole, self.xp.clip(back - whole, 0.0, 1.0)[:, None]
+
+    def _sampled(self, whole: Array, share: Array) -> View:
+        """State of every world so many substeps ago."""
+        near = (int(self.head) + 1) * self.substeps - 1 - whole  # substeps counted through the blocks
         slots = []
         for k in (near, near - 1):
             block = (k // self.substeps) % self.blocks
@@ -125,4 +151,4 @@ class Tape:
         for name, ring in self.ring.items():
             ring[...] = arrays[name]
         self.head[...] = arrays["head"]
-        self._last = None
+        self.replan()
