@@ -10,8 +10,8 @@ A policy may add up what it does, as the integral part of a PI controller does:
 
     action = μ + m,     m' = clip(m + k μ, ±1),     m = 0 when an episode begins
 
-so that a steady force against something it cannot sense (a payload, a weak motor) does not need a steady error. μ alone is learned and drawn
-around; m is part of the state that it acts in.
+so that a steady force against something it cannot sense (a payload, a weak motor) does not need a steady error. μ alone is learned
+and drawn around; m is part of the state that it acts in.
 """
 
 import json
@@ -195,8 +195,8 @@ class Policy(Reader):
         low, high = about["log_std_bounds"]
         policy = cls(
             about["widths"], about["actions"], hidden=tuple(about["hidden"]), activation=about["activation"],
-            memory=about["memory"], integral=about.get("integral", 0.0), std=math.exp((low + high) / 2), std_bounds=(math.exp(low), math.exp(high)),
-            device=device,
+            memory=about["memory"], integral=about.get("integral", 0.0), std=math.exp((low + high) / 2),
+            std_bounds=(math.exp(low), math.exp(high)), device=device,
         )  # fmt: skip
         policy.log_std_bounds = low, high
         policy.load(arrays)

@@ -76,7 +76,7 @@ GPU_LESSONS = {
         steps=400_000_000,
     ),
 }
-"""The same on a GPU, where the humanoid moves all its joints; its steps are slower and it sees the present alone, as `bench gpu` measured it."""
+"""The same on a GPU, where the humanoid moves all its joints; it steps slower and sees the present alone, as `bench gpu` measured it."""
 
 
 def lesson_on(engine: str, robot: str) -> Lesson:

@@ -179,7 +179,7 @@ class Velocity:
         )
 
     def agreed(self, contract: Contract) -> "Velocity":
-        """This task at the rhythm and with the memory of a policy's contract."""
+        """The same task at the rhythm and with the memory of a policy's contract."""
         steps = max(term.history for term in contract.group("policy").terms)
         return replace(self, period=contract.clock_period or self.period, memory=steps)
 
