@@ -117,6 +117,15 @@ def test_kill_minus_nine_at_any_moment_loses_nothing(tmp_path):
     assert steps == sorted(set(steps))
 
 
+def test_a_run_begun_before_a_setting_existed_is_resumed(tmp_path):
+    train(PointMass(16), SMALL, run=tmp_path, steps=2 * STEPS, say=quiet)
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    del config["ppo"]["integral"]
+    file.write_text(json.dumps(config))
+    assert train(PointMass(16), SMALL, run=tmp_path, steps=3 * STEPS, say=quiet).steps >= 3 * STEPS
+
+
 def test_resuming_under_other_settings_is_refused_and_resume_false_begins_anew(tmp_path):
     train(PointMass(16), SMALL, run=tmp_path, steps=2 * STEPS, say=quiet)
     with pytest.raises(InputError, match=r"seed = 0, but 1 was given: choose another folder, or resume=False"):

@@ -81,10 +81,12 @@ def versions() -> dict[str, str]:
 
 
 def check_same(earlier: Mapping[str, Any], config: Mapping[str, Any], folder: Path) -> None:
-    """Refuse to resume a run under other settings than it was begun with."""
+    """Refuse to resume a run under other settings than it was begun with; one begun before a setting existed has its default."""
     now = json.loads(json.dumps(config, default=str))
     for name in IDENTITY:
         was, given = earlier.get(name), now.get(name)
+        if name == "ppo" and isinstance(was, dict):
+            was = PPO().to_dict() | was
         if was == given:
             continue
         if isinstance(was, dict) and isinstance(given, dict):
