@@ -10,7 +10,7 @@ from surefoot.learn import Critic, Map, Mirror, Normaliser, Policy
 from surefoot.learn.adam import Adam, Rate
 from surefoot.learn.losses import Seen, surrogate, value_loss
 from surefoot.learn.net import ACTIVATIONS, Net, Shape
-from surefoot.learn.networks import entropy, kl, log_prob
+from surefoot.learn.networks import MOST, entropy, kl, log_prob
 
 
 def test_normaliser_statistics_do_not_depend_on_the_batches():
@@ -212,10 +212,10 @@ def test_an_integral_part_adds_up_what_the_network_says_within_its_limit():
     own = policy.mean(x)[0]
     act = policy.play()
     for step in range(9):
-        wanted = own + (0.25 * step * own).clamp(-1.0, 1.0)
+        wanted = own + (0.25 * step * own).clamp(-MOST, MOST)
         assert torch.allclose(act({"policy": x}), wanted, atol=1e-6)
-    assert (own.abs() * 2 > 1.0).any()  # the limit was met
-    assert (own.abs() * 2 < 1.0).any()
+    assert (own.abs() * 2 > MOST).any()  # the limit was met
+    assert (own.abs() * 2 < MOST).any()
     again = act({"policy": x}, torch.tensor([1]))
     assert torch.allclose(again[1], own[1], atol=1e-6)
     with pytest.raises(InputError, match="a GRU or an integral part, not both"):

@@ -4,7 +4,7 @@
     z  = clip((x − mean) · 1/sqrt(var + eps), ±limit)          the factor rounded once, from float64
     h' = GRU(z, h)                                             only with memory
     a_0 = h' or z,  a_{i+1} = φ(W_i a_i + b_i),  μ = W_n a_n + b_n
-    action = μ + m,  m' = clip(m + k μ, ±1)                    only with an integral part, else μ
+    action = μ + m,  m' = clip(m + k μ, ±most)                 only with an integral part, else μ
 
 A GRU here and in torch has the gates r, z, n and n = tanh(W_n x + b_n + r ∘ (U_n h + c_n)); ONNX orders them z, r, n and does the
 same with linear_before_reset = 1.
@@ -24,8 +24,6 @@ OPSET, IR = 17, 8
 ACTIVATIONS = {"elu": "Elu", "tanh": "Tanh", "relu": "Relu"}
 GRU, SUM = "gru", "sum"
 """Names of the memories: inputs and outputs are gru_in and gru_out, sum_in and sum_out."""
-MOST = 1.0
-"""Largest sum of an integral part, as in surefoot.learn.networks."""
 
 
 def about_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -83,7 +81,7 @@ def onnx_of(arrays: Mapping[str, np.ndarray], *, metadata: Mapping[str, str] | N
     if share:
         inputs.append(pen.value(f"{SUM}_in", about["actions"]))
         outputs.append(pen.value(f"{SUM}_out", about["actions"]))
-        _added_up(pen, own, share)
+        _added_up(pen, own, share, about["most"])
     graph = helper.make_graph(pen.nodes, "policy", inputs, outputs, pen.constants)
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="surefoot"
@@ -158,8 +156,8 @@ def _perceptron(pen: _Pen, x: str, arrays: Mapping[str, np.ndarray], activation:
     return x
 
 
-def _added_up(pen: _Pen, own: str, share: float) -> None:
+def _added_up(pen: _Pen, own: str, share: float, most: float) -> None:
     """The integral part: the action with it, and its next sum."""
     pen.node("Add", [own, f"{SUM}_in"], "action")
     grown = pen.node("Add", [f"{SUM}_in", pen.node("Mul", [own, pen.constant("share", share)])])
-    pen.node("Clip", [grown, pen.constant("least", -MOST), pen.constant("most", MOST)], f"{SUM}_out")
+    pen.node("Clip", [grown, pen.constant("least", -most), pen.constant("most", most)], f"{SUM}_out")

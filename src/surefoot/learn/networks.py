@@ -8,7 +8,7 @@ Each has its own normaliser z and names the observation groups it reads, in orde
 
 A policy may add up what it does, as the integral part of a PI controller does:
 
-    action = μ + m,     m' = clip(m + k μ, ±1),     m = 0 when an episode begins
+    action = μ + m,     m' = clip(m + k μ, ±2),     m = 0 when an episode begins
 
 so that a steady force against something it cannot sense (a payload, a weak motor) does not need a steady error. μ alone is learned
 and drawn around; m is part of the state that it acts in.
@@ -27,7 +27,7 @@ from surefoot.learn.net import Net, Shape
 from surefoot.learn.normaliser import Normaliser
 
 LOG_2PI = math.log(2 * math.pi)
-MOST = 1.0
+MOST = 2.0
 """Largest sum of an integral part [action units]."""
 
 
@@ -181,6 +181,7 @@ class Policy(Reader):
         about = {
             "widths": self.widths, "actions": self.actions, "hidden": list(s.hidden), "activation": s.activation,
             "memory": s.memory, "log_std_bounds": list(self.log_std_bounds), "integral": self.integral,
+            "most": MOST,
         }  # fmt: skip
         arrays = {f"net.{name}": value for name, value in self.net.to_arrays().items()}
         arrays |= {f"normaliser.{name}": value for name, value in self.normaliser.snapshot().items()}

@@ -22,7 +22,7 @@ class Preset:
     worlds: int
     """Worlds stepped side by side."""
     steps: int
-    """Transitions to train for; cartpole, qube, double pendulum and hopper are known to pass within them, hover within twice as many."""
+    """Transitions to train for; cartpole, qube, double pendulum, hover and hopper are known to pass within them."""
     control_dt: float | None = None
     """Control period [s] where the robot file's, made for recordings, is shorter than learning needs."""
 
@@ -75,7 +75,10 @@ PRESETS = {
         ppo=replace(QUICK, gamma=0.985), worlds=256, steps=2_000_000, control_dt=0.02, practice={"anywhere": 0.3}
     ),
     "crazyflie": Preset(
-        ppo=replace(QUICK, horizon=8, minibatches=8, gamma=0.982), worlds=512, steps=1_500_000, control_dt=0.024
+        ppo=replace(QUICK, horizon=8, minibatches=8, gamma=0.975, integral=0.05),
+        worlds=512,
+        steps=1_500_000,
+        control_dt=0.024,
     ),
     "hopper": Preset(
         ppo=replace(SMALL, horizon=16, epochs=6, gamma=0.99, rate_bounds=(1e-4, 1e-3)), worlds=512, steps=2_500_000
