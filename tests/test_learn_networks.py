@@ -207,8 +207,9 @@ def test_memory_of_ended_worlds_is_emptied_in_play():
 
 def test_an_integral_part_adds_up_what_the_network_says_within_its_limit():
     policy = Policy({"policy": 2}, 2, hidden=(4,), integral=0.25)
-    x = torch.randn(3, 2)
-    policy.net.parts["1.weight"].mul_(40.0)
+    x = torch.tensor([[0.5, -0.1], [1.5, 0.3], [-0.2, 0.4]])
+    policy.net.parts["1.weight"].copy_(torch.tensor([[1.0, 2.0, -1.0, 0.5], [0.3, -0.2, 0.1, 0.0]]))
+    policy.net.parts["0.weight"].copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [0.2, 0.2]]))
     own = policy.mean(x)[0]
     act = policy.play()
     for step in range(9):
