@@ -16,7 +16,7 @@ from surefoot.errors import InputError
 from surefoot.loop import Folder, loop_of
 from surefoot.loop.aside import Aside, Asides, loop_from, worth_it
 from surefoot.loop.settings import Loop
-from surefoot.loop.training import train_rung
+from surefoot.loop.training import export_rung, train_rung
 
 
 def quiet(_line: str) -> None:
@@ -59,18 +59,21 @@ def test_it_trains_says_so_and_leaves_what_training_here_would(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_oracle_begins_after_its_first_steps_and_is_judged(tmp_path, monkeypatch):
+def test_an_oracle_begins_after_its_first_steps_and_is_judged_and_so_is_what_waits_for_it(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     loop, folder, said = short(trials=1), Folder(tmp_path), []
     train_rung(loop, folder, loop.rung("first"))
+    train_rung(loop, folder, loop.rung("randomized"))
+    export_rung(loop, folder, loop.rung("randomized"))
     with Asides(loop, folder, said.append, judge=True) as aside:
         aside.begin("first")
         assert "oracle" in aside
         assert "simulation" not in aside
     assert [line for line in said if line.endswith("...")] == [
-        f"{step} ..." for step in ("truth", "train oracle", "export oracle", "judge oracle")
+        f"{step} ..." for step in ("truth", "train oracle", "export oracle", "judge oracle", "judge randomized")
     ]
     assert folder.result("judge oracle")["trials"]
+    assert folder.result("judge randomized")["trials"]
 
 
 @pytest.mark.slow

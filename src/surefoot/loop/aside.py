@@ -1,7 +1,8 @@
 """A rung that needs nothing of what the robot taught is made beside the others, in a process of its own.
 
-"Simulation only" begins at once, the oracle when the rung that it starts from is trained. The process reads the loop as one line of
-JSON, prints what it has to say line by line, and ends when the program that started it does.
+"Simulation only" begins at once, the oracle when the rung that it starts from is trained; the oracle's process then also brings to the
+stand-in what was exported meanwhile and waits to be judged. A process reads the loop as one line of JSON, prints what it has to say line by
+line, and ends when the program that started it does.
 """
 
 import json
@@ -156,12 +157,20 @@ def main() -> int:
             export_rung(loop, folder, rung, say)
         if rung.judged and given["judge"]:
             judge_rung(loop, folder, rung, say)
+            for other in _waiting(loop, folder) if rung.e == "truth" else ():
+                judge_rung(loop, folder, other, say)
     except InputError as error:
         print(error, flush=True)
         return 2
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _waiting(loop: Loop, folder: Folder) -> list[Rung]:
+    """Rungs that nobody teaches any more, exported and not judged."""
+    ready = [rung for rung in loop.rungs if rung.judged and rung.e == "randomized"]
+    return [rung for rung in ready if folder.record(f"export {rung.name}").get("done")]
 
 
 def _end_with_parent() -> None:
