@@ -28,8 +28,8 @@ WHITE = 0.5
 """Share of independent residuals from which noise, not the model, limits a fit."""
 GAIN = 4.0
 """Decrease of F that makes a jump worth it: two standard deviations."""
-ROUNDS = 2
-"""Jumps are made again from a better place, this often."""
+ROUNDS = 12
+"""Jumps are made again from a better place while they help, this often at most."""
 
 
 def hop(problem: Problem, solution: Solution, say: Callable[[str], None] | None = None) -> Solution:
