@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="the extra `learn` is not installed")
 from surefoot.deploy import load_bundle, shipped
 from surefoot.errors import InputError
 from surefoot.evaluate import judge
-from surefoot.evaluate.runs import candidate
+from surefoot.evaluate.runs import candidate, same_task
 from surefoot.learn.walking import LESSONS, teach
 from surefoot.robots import load
 from surefoot.sim import Sim
@@ -36,6 +36,25 @@ def test_a_run_is_judged_at_the_rhythm_and_with_the_memory_it_was_trained_with(t
     assert (found.task.period, found.task.memory) == (0.7, 2)
     judged = judge(found.task, Sim(found.robot, worlds=2), found.policy.play(), e=sim.params.nominal_e(2), seconds=0.1)
     assert judged.fell.shape == (2,)
+
+
+def test_runs_of_other_rhythms_or_memories_are_not_judged_with_each_others(tmp_path):
+    sim, lesson = Sim(load("g1"), worlds=4), LESSONS["g1"]
+    for name, changes in {"now": {}, "blank": {"memory": 1}, "slow": {"period": 0.6}}.items():
+        teach(
+            sim,
+            replace(lesson, task=replace(lesson.task, **changes), steps=1),
+            run=tmp_path / name,
+            say=lambda _l: None,
+        )
+    now, blank, slow = (candidate(tmp_path / name) for name in ("now", "blank", "slow"))
+    assert same_task([now, replace(now, name="again")]) is now
+    with pytest.raises(
+        InputError, match=r"blank was trained with memory 1 of its task, now with 3: judge them one at a time"
+    ):
+        same_task([now, blank])
+    with pytest.raises(InputError, match=r"slow was trained with period 0\.6"):
+        same_task([now, slow])
 
 
 def test_a_run_of_another_contract_than_its_task_has_now_is_refused(tmp_path):

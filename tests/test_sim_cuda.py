@@ -1,5 +1,7 @@
 """The CUDA engine's code on a CPU (engine "warp"): the same e, readings, worlds and episodes as the CPU engine."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,22 @@ def test_a_command_delay_between_two_steps_acts_in_the_mean():
     sim.step(sim.press.rest_command + 0.1)
     expected = sim.press.rest_command[0] + 0.1 * np.array([0.0, 0.0, 1.0, 1.0])
     np.testing.assert_allclose(sim.control[1, :, 0].numpy(), expected, atol=1e-6)
+
+
+def test_a_lost_reading_repeats_the_last_one(go2):
+    """World 0 loses none, world 1 half of them: what it repeats is what it read before, and a reset begins with a fresh reading."""
+    params = sf.Params(lost=sf.sensor_dropout(low=0.0, high=0.5, nominal=0.0))
+    sim = sf.Sim(go2, params, worlds=2, engine="warp", seed=3)
+    sim.apply({"lost": np.array([0.0, 0.5])})
+    sim.reset()
+    seen = []
+    for k in range(24):
+        sim.step(sim.press.rest_command + 0.1 * np.sin(k))
+        seen.append(sim.sense()["joint_pos"].numpy().copy())
+    again = np.array([(a == b).all(-1) for a, b in itertools.pairwise(seen)])
+    assert np.isfinite(seen).all()
+    assert not again[:, 0].any()
+    assert 5 <= again[:, 1].sum() <= 18
 
 
 def test_parity_rows_hold(go2):

@@ -27,7 +27,7 @@ GRU, SUM = "gru", "sum"
 
 
 def about_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What `Policy.to_arrays` says about the network: widths, actions, hidden, activation, memory."""
+    """What `Policy.to_arrays` says about the network: widths, actions, hidden, activation, memory, integral, most."""
     if "about" not in arrays:
         raise InputError("these arrays hold no policy: 'about' is missing, use what Policy.to_arrays gave")
     return json.loads(bytes(np.asarray(arrays["about"], dtype=np.uint8)).decode())

@@ -134,6 +134,10 @@ def _bundled(folder: str | Path) -> tuple[Any, int, dict[str, Any], Contract]:
     return BundlePolicy(bundle), int(run.get("steps", 0)), about, bundle.contract
 
 
+SETTINGS = ("period", "memory", "held")
+"""Fields of a walking task that are a policy's own: one cannot be judged with those of another."""
+
+
 @dataclass(frozen=True)
 class BundlePolicy:
     """A bundle's policy as something to be judged: tensors in, tensors out."""
@@ -158,7 +162,7 @@ class BundlePolicy:
 
 
 def same_task(candidates: list[Candidate]) -> Candidate:
-    """The first of the candidates; refuses others of another robot or task, and two of one name."""
+    """The first of the candidates; refuses others of another robot or task, or that need to be judged with other settings of it."""
     first = candidates[0]
     for other in candidates[1:]:
         if other.robot.name != first.robot.name or type(other.task) is not type(first.task):
@@ -166,4 +170,10 @@ def same_task(candidates: list[Candidate]) -> Candidate:
                 f"{other.name} is of {other.robot.name} and {type(other.task).__name__}, {first.name} of {first.robot.name} and "
                 f"{type(first.task).__name__}: compare runs of one robot and one task"
             )
+        for name in SETTINGS:
+            mine, theirs = getattr(first.task, name, None), getattr(other.task, name, None)
+            if mine != theirs:
+                raise InputError(
+                    f"{other.name} was trained with {name} {theirs} of its task, {first.name} with {mine}: judge them one at a time"
+                )
     return first

@@ -10,8 +10,8 @@ A policy may add up what it does, as the integral part of a PI controller does:
 
     action = μ + m,     m' = clip(m + k μ, ±2),     m = 0 when an episode begins
 
-so that a steady force against something it cannot sense (a payload, a weak motor) does not need a steady error. μ alone is learned
-and drawn around; m is part of the state that it acts in.
+so that a steady force against something it cannot sense (a payload, a weak motor) does not need a steady error. Actions are drawn around
+μ, and m adds up μ, not what was drawn. The learner takes m as given: that μ also moves the next m does not enter its gradient.
 """
 
 import json
@@ -200,6 +200,10 @@ class Policy(Reader):
             std_bounds=(math.exp(low), math.exp(high)), device=device,
         )  # fmt: skip
         policy.log_std_bounds = low, high
+        if about.get("most", MOST) != MOST:
+            raise InputError(
+                f"this policy's integral part goes up to {about['most']:g}, and those of this version to {MOST:g}: train it again"
+            )
         policy.load(arrays)
         policy.normaliser.freeze()
         return policy

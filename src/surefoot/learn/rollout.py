@@ -25,7 +25,8 @@ class Rollout:
 
     Attributes:
         actor, critic: raw inputs of the two networks, (steps + 1, worlds, n).
-        action, mean: what was done and the mean it was drawn around, (steps, worlds, actions).
+        action, mean: what was drawn and the mean it was drawn around, (steps, worlds, actions); with an integral part, what was done is
+            the action and the part's sum.
         reward: (steps, worlds).
         terminated, truncated: the two kinds of end, (steps, worlds) bool.
         broken: transitions not to be learned from, (steps, worlds) bool: the world said so, or a number was not finite.

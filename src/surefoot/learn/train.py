@@ -370,11 +370,12 @@ class _Training:
             lead = policy.lead(self.memory)
             action, mean, self.memory = policy.act(rollout.actor[t], self.memory, self.learner.noise)
             clock.lap("act")
-            outcome = self.world.step(action if lead is None else action + lead)
+            done = action if lead is None else action + lead
+            outcome = self.world.step(done)
             clock.lap("world")
             broken = rollout.record(t, action, mean, outcome)
             if bool(broken.any()):
-                self._tell_broken(t, broken, outcome, progress)
+                self._tell_broken(t, broken, done, outcome, progress)
             self.episodes.add(outcome, broken)
             if self.origins is not None:
                 ended = outcome.ended.cpu().numpy()
@@ -451,7 +452,7 @@ class _Training:
         spread = torch.from_numpy(by_e[self.origins.row]).to(self.rollout.reward)
         return spread if given is None else spread * given.to(spread)
 
-    def _tell_broken(self, t: int, broken: Tensor, outcome: "Outcome", progress: Progress) -> None:
+    def _tell_broken(self, t: int, broken: Tensor, action: Tensor, outcome: "Outcome", progress: Progress) -> None:
         """Name the broken worlds and keep what they saw and did in a file."""
         ids = torch.nonzero(broken)[:, 0]
         step = self.steps // self._worlds + t
@@ -459,7 +460,7 @@ class _Training:
             self.broken_files += 1
             rank = f"_rank{self.group.rank}" if self.group.size > 1 else ""
             path = self.folder / "broken" / f"step_{step:09d}{rank}.npz"
-            arrays = {"worlds": ids, "action": self.rollout.action[t, ids], "reward": outcome.reward[ids]}
+            arrays = {"worlds": ids, "action": action[ids], "reward": outcome.reward[ids]}
             arrays |= {"actor_input": self.rollout.actor[t, ids], "critic_input": self.rollout.critic[t, ids]}
             arrays |= {f"next/{name}": value[ids] for name, value in outcome.observations.items()}
             with replacing(path) as temporary, open(temporary, "wb") as file:

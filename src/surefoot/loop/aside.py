@@ -168,9 +168,18 @@ def main() -> int:
 
 
 def _waiting(loop: Loop, folder: Folder) -> list[Rung]:
-    """Rungs that nobody teaches any more, exported and not judged."""
-    ready = [rung for rung in loop.rungs if rung.judged and rung.e == "randomized"]
-    return [rung for rung in ready if folder.record(f"export {rung.name}").get("done")]
+    """Judged rungs that the robot teaches nothing, made by the process that began this one, whose bundle is that of their last training."""
+
+    def ready(name: str) -> bool:
+        train, export = f"train {name}", f"export {name}"
+        found = folder.record(export)
+        return bool(
+            folder.record(train).get("done")
+            and found.get("done")
+            and found["digest"] == folder.digest(export, {}, [train])
+        )
+
+    return [rung for rung in loop.rungs if rung.judged and rung.e == "randomized" and ready(rung.name)]
 
 
 def _end_with_parent() -> None:

@@ -214,6 +214,9 @@ class CudaSim(Sim):
         out |= {f"sensor/{n}": v for n, v in _tuned(press).items()}
         out |= {f"memory/walk/{k}": v for k, v in s.walks.items()}
         out |= {f"memory/last/{k}": v for k, v in s.last.items()}
+        for name, shape in self.rows.shapes.items():
+            if name.startswith("memory/last/") and name not in out:  # A press without lost readings remembers none.
+                out[name] = np.full((press.worlds, *shape), np.nan)
         out |= {f"memory/{k}": getattr(s, k) for k in ("scan_offset", "sample", "angles")}
         out |= {f"memory/{k}": getattr(c, k) for k in ("history", "slewed", "spin")}
         return out | {"memory/gust": press.disturbances.gust}
