@@ -46,9 +46,10 @@ def hop(problem: Problem, solution: Solution, say: Callable[[str], None] | None 
 
 def _hopped(problem: Problem, solution: Solution) -> tuple[float, float, Solution] | None:
     """F here and beyond an edge, under the same σ, and the solution there; None where no jump leads lower."""
-    linear = problem.linearise(solution.s, solution.offsets)
-    if independent(problem, linear.r) < WHITE * problem.count:
+    residuals = problem.evaluate(solution.s[None], solution.offsets[None])[1][0]
+    if independent(problem, residuals) < WHITE * problem.count:
         return None
+    linear = problem.linearise(solution.s, solution.offsets)
     sigma = problem.sigma.copy()
 
     def at(s: np.ndarray, offsets: np.ndarray) -> float:

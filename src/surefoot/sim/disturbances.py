@@ -83,15 +83,23 @@ class Disturbances:
 
     def _kick(self, velocity: Any, step: int, living: Any) -> None:
         """Change the base's horizontal velocity at once, in a random direction, about every `interval` seconds."""
-        interval = self.physics.option("push", "interval", 4.0)
-        draw = self.xp.astype(self.noise.uniform("push", step, 3), velocity.dtype)
+        interval, most = self.physics.option("push", "interval", 4.0), self.physics.tables["push"]
+        draw = self.noise.uniform("push", step, 3)
         hit = draw[:, 0] < self.dt / interval
         if living is not None:
             hit = hit & living
-        size = self.physics.tables["push"] * self.xp.sqrt(draw[:, 1]) * self.xp.astype(hit, velocity.dtype)
+        if isinstance(velocity, np.ndarray):  # Few are hit; a GPU, which must not look, computes all of them.
+            rows = np.flatnonzero(hit)
+            if not len(rows):
+                return
+            draw, most, hit = draw[rows], most[rows], hit[rows]
+        else:
+            rows = slice(None)
+        draw = self.xp.astype(draw, velocity.dtype)
+        size = most * self.xp.sqrt(draw[:, 1]) * self.xp.astype(hit, velocity.dtype)
         angle = 2 * np.pi * draw[:, 2]
-        velocity[:, 0] += size * self.xp.cos(angle)
-        velocity[:, 1] += size * self.xp.sin(angle)
+        velocity[rows, 0] += size * self.xp.cos(angle)
+        velocity[rows, 1] += size * self.xp.sin(angle)
 
     def _blow(self, step: int) -> None:
         length, airspeed = self.physics.option("gust", "length", 10.0), self.physics.option("gust", "airspeed", 5.0)

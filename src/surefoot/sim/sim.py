@@ -120,6 +120,7 @@ class Sim:
         self.memory = memory_of(residual, self.worlds)
         self._replayers: dict[int, Sim] = {}
         self._rotors = np.flatnonzero(self.physics.motors.style == "rotor")
+        self._earlier = self.engine.state.copy()  # the state before a step, for the files of worlds that blow up in it
         self._retime()
         self.apply({})
         self.reset()
@@ -331,7 +332,7 @@ class Sim:
             raise InputError(
                 f"u is not a finite number in world {world} for '{self.command_names[column]}' at step {self.steps}"
             )
-        before = self.engine.state.copy()
+        np.copyto(self._earlier, self.engine.state)
         living = None if self.alive.all() else self.alive
         self.disturbances.act(self.steps, self.noisy, living)
         if self.noisy and self.sensors.active["command_jitter"]:
@@ -341,7 +342,7 @@ class Sim:
         self.advance(control)
         self.sensors.walk(self.steps)
         self.steps += 1
-        self._bury(before, control)
+        self._bury(self._earlier, control)
 
     def _corrected(self, u: np.ndarray) -> np.ndarray:
         """u after the residual; its torques and wrench go to the engine."""
@@ -461,7 +462,7 @@ class Sim:
             return
         self.alive[bad] = False
         for world in bad:
-            found = failure.describe(self, int(world), before[world], control[world])
+            found = failure.describe(self, int(world), before[world].copy(), control[world])
             if self._folder is not None:
                 found = found.save(self._folder / f"world{world}_step{self.steps - 1}.npz")
             self.failures.append(found)
