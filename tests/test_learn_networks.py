@@ -6,7 +6,7 @@ import torch
 from torch.distributions import Independent, Normal, kl_divergence
 
 from surefoot.errors import InputError
-from surefoot.learn import Critic, Map, Mirror, Normaliser, Policy
+from surefoot.learn import PPO, Critic, Map, Mirror, Normaliser, Policy
 from surefoot.learn.adam import Adam, Rate
 from surefoot.learn.losses import Seen, surrogate, value_loss
 from surefoot.learn.net import ACTIVATIONS, Net, Shape
@@ -221,6 +221,9 @@ def test_an_integral_part_adds_up_what_the_network_says_within_its_limit():
     assert torch.allclose(again[1], own[1], atol=1e-6)
     with pytest.raises(InputError, match="a GRU or an integral part, not both"):
         Policy({"policy": 2}, 2, memory=4, integral=0.1)
+    for wrong in (-0.1, 1.5, float("nan")):
+        with pytest.raises(InputError, match=r"integral must lie in 0\.\.1"):
+            PPO(integral=wrong)
 
 
 def test_an_integral_part_holds_against_a_steady_force_that_nobody_senses():

@@ -116,6 +116,8 @@ def test_a_lost_reading_repeats_the_last_one(go2):
     assert np.isfinite(seen).all()
     assert not again[:, 0].any()
     assert 5 <= again[:, 1].sum() <= 18
+    sim.reset()
+    np.testing.assert_allclose(sim.sense()["joint_pos"].numpy()[1], sim.press.start_qpos[7:], atol=0.01)
 
 
 def test_parity_rows_hold(go2):

@@ -112,7 +112,7 @@ class Policy(Reader):
             extra=actions,
         )
         self.net = Net(shape, generator=generator, last=0.01, device=device)
-        self.actions, self.memory, self.integral = actions, memory, float(integral)
+        self.actions, self.memory, self.integral, self.most = actions, memory, float(integral), MOST
         self.log_std = self.net.parts["extra"].detach()
         self.log_std.fill_(math.log(std))
         self.log_std_bounds = math.log(std_bounds[0]), math.log(std_bounds[1])
@@ -145,7 +145,7 @@ class Policy(Reader):
             h = self.net.remember(z, h)  # type: ignore[arg-type]
             return self.net.read(h), h
         own = self.net.forward(z)[0]
-        return own, None if h is None else torch.add(h, own, alpha=self.integral).clamp_(-MOST, MOST)
+        return own, None if h is None else torch.add(h, own, alpha=self.integral).clamp_(-self.most, self.most)
 
     @torch.no_grad()
     def act(self, x: Tensor, h: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -181,7 +181,7 @@ class Policy(Reader):
         about = {
             "widths": self.widths, "actions": self.actions, "hidden": list(s.hidden), "activation": s.activation,
             "memory": s.memory, "log_std_bounds": list(self.log_std_bounds), "integral": self.integral,
-            "most": MOST,
+            "most": self.most,
         }  # fmt: skip
         arrays = {f"net.{name}": value for name, value in self.net.to_arrays().items()}
         arrays |= {f"normaliser.{name}": value for name, value in self.normaliser.snapshot().items()}
@@ -199,11 +199,7 @@ class Policy(Reader):
             memory=about["memory"], integral=about.get("integral", 0.0), std=math.exp((low + high) / 2),
             std_bounds=(math.exp(low), math.exp(high)), device=device,
         )  # fmt: skip
-        policy.log_std_bounds = low, high
-        if about.get("most", MOST) != MOST:
-            raise InputError(
-                f"this policy's integral part goes up to {about['most']:g}, and those of this version to {MOST:g}: train it again"
-            )
+        policy.log_std_bounds, policy.most = (low, high), about.get("most", MOST)
         policy.load(arrays)
         policy.normaliser.freeze()
         return policy

@@ -72,10 +72,11 @@ class PPO:
             "clip, value_clip, kl and gradient must be above 0": min(self.clip, self.value_clip, self.kl, self.gradient)
             > 0,
             "rate must lie within rate_bounds, above 0": 0 < floor <= self.rate <= ceiling,
-            "entropy, memory, critic_memory, integral and warmup must not be negative": min(
-                self.entropy, self.memory, self.critic_memory, self.integral, self.warmup
+            "entropy, memory, critic_memory and warmup must not be negative": min(
+                self.entropy, self.memory, self.critic_memory, self.warmup
             )
             >= 0,
+            "integral must lie in 0..1": 0 <= self.integral <= 1,
         }
         for sentence, holds in checks.items():
             if not holds:

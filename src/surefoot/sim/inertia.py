@@ -13,8 +13,22 @@ whose large terms m c cᵀ would cost digits. Rows may be NumPy or torch arrays.
 from typing import Any
 
 import array_api_compat
+import numpy as np
 
 Array = Any
+
+
+def _up_in_body() -> np.ndarray:
+    w, x, y, z = range(4)
+    form = np.zeros((4, 4, 3))
+    form[x, z, 0], form[w, y, 0] = 2.0, -2.0
+    form[y, z, 1], form[w, x, 1] = 2.0, 2.0
+    form[..., 2] = np.diag([1.0, -1.0, -1.0, 1.0])
+    return form.reshape(16, 3)
+
+
+UP_IN_BODY = _up_in_body()
+"""(16, 3): from the products of a unit quaternion's entries, w first, to the world's z in the body: `rotation`'s last row."""
 
 
 def rotation(quat: Array) -> Array:

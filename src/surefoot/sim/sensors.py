@@ -26,7 +26,7 @@ from array_api_compat import array_namespace
 from surefoot.errors import InputError
 from surefoot.robots import scan_points
 from surefoot.sim.build import Built
-from surefoot.sim.inertia import quaternion, rotation
+from surefoot.sim.inertia import UP_IN_BODY, quaternion, rotation
 from surefoot.sim.noise import Noise
 from surefoot.sim.physics import Physics
 from surefoot.sim.terrain import ground_under
@@ -57,15 +57,6 @@ def rotation_vector_matrix(v: Array) -> Array:
     angle = xp.linalg.vector_norm(v, axis=-1, keepdims=True)
     axis = v / xp.where(angle > 0, angle, xp.ones_like(angle))
     return rotation(xp.concat([xp.cos(0.5 * angle), xp.sin(0.5 * angle) * axis], axis=-1))
-
-
-def _down_in_body() -> np.ndarray:
-    """(16, 3): from the products of a unit quaternion's entries w, x, y, z to the world's -z in the body."""
-    form = np.zeros((4, 4, 3))
-    form[1, 3, 0], form[0, 2, 0] = -2.0, 2.0
-    form[2, 3, 1], form[0, 1, 1] = -2.0, -2.0
-    form[..., 2] = np.diag([-1.0, 1.0, 1.0, -1.0])
-    return form.reshape(16, 3)
 
 
 MOUNTED = ("imu_mounting", "gyro_misalignment", "accel_misalignment")
@@ -116,7 +107,7 @@ class Sensors:
         self.scan_offset = own(np.full((self.worlds, 1), np.nan))
         if robot.imu is not None:
             site = rotation(np.array(model.site(robot.imu).quat))
-        self._down = own(_down_in_body())
+        self._up = own(UP_IN_BODY)
         self.site, self.eye = own(site), own(np.tile(np.eye(3), (self.worlds, 1, 1)))
         self.walks = {name: own(np.zeros((self.worlds, 3))) for name in ("gyro", "accel")}
         self.last: Readings = {}
@@ -268,7 +259,7 @@ class Sensors:
         quat = self.attitude(view)
         if self.mounting is None and not self.active["slope"]:
             products = self.xp.reshape(quat[..., :, None] * quat[..., None, :], (*quat.shape[:-1], 16))
-            return out | {"gravity": products @ self._down, "quat": quat}
+            return out | {"gravity": -(products @ self._up), "quat": quat}
         R = rotation(quat) if self.mounting is None else rotation(quat) @ (self.site @ self.mounting @ self.site.T)
         if self.active["slope"]:
             R = _upright(self.down()) @ R

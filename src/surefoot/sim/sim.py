@@ -378,9 +378,9 @@ class Sim:
         """Physics alone: n substeps of control (worlds, n, nu) for all living worlds; records every substep if asked."""
         ids = None if self.alive.all() else np.flatnonzero(self.alive)
         wanted = RECORDS if self.tape is not None and not record else record
-        into = None
+        direct = self.tape is not None and not (record or self.laws) and ids is None
+        into = self.tape.blank() if self.tape is not None and direct else None
         if not self.laws:
-            into = self.tape.blank() if self.tape is not None and not record and ids is None else None
             out = self.engine.advance(control if ids is None else control[ids], ids, wanted, into)
         else:
             parts = []

@@ -52,10 +52,8 @@ class Tape:
         self.head = np.array(0)  # block of the newest control step
         self._rows = own(np.arange(sim.worlds))
         self._alike: list[int] | None = None  # for each sensor, the first one that is always as old
-        self._plans: dict[
-            int, tuple[Array, Array]
-        ] = {}  # whole substeps in a sensor's age and the rest, while ages stay
-        self._views: dict[int, View] = {}  # of this instant; sensors that are always as old share one
+        self._plans: dict[int, tuple[Array, Array]] = {}  # of such a sensor: whole substeps in its age, and the rest
+        self._views: dict[int, View] = {}  # of such a sensor, at this instant
 
     @classmethod
     def needed(cls, sim: "Sim") -> "Tape | None":

@@ -20,6 +20,7 @@ from surefoot.contract import Action, Contract, Group, Range, Term
 from surefoot.errors import InputError
 from surefoot.robots import scan_points
 from surefoot.sim import Sim
+from surefoot.sim.inertia import UP_IN_BODY
 from surefoot.sim.terrain import ground_under
 from surefoot.tasks.gait import legs, lift
 from surefoot.tasks.symmetry import Maps, mirrored
@@ -50,16 +51,14 @@ def _quadratic() -> Tensor:
     turns a level velocity into along and across the heading, times the heading's length (4).
     """
     m = torch.zeros(4, 4, 7)
+    m[..., :3] = torch.from_numpy(UP_IN_BODY).view(4, 4, 3)
     w, x, y, z = range(4)
     for column, parts in enumerate([
-        {(x, z): 2.0, (w, y): -2.0},
-        {(y, z): 2.0, (w, x): 2.0},
-        {(w, w): 1.0, (x, x): -1.0, (y, y): -1.0, (z, z): 1.0},
         {(w, w): 1.0, (x, x): 1.0, (y, y): -1.0, (z, z): -1.0},
         {(x, y): 2.0, (w, z): 2.0},
         {(x, y): -2.0, (w, z): -2.0},
         {(w, w): 1.0, (x, x): 1.0, (y, y): -1.0, (z, z): -1.0},
-    ]):  # fmt: skip
+    ], start=3):  # fmt: skip
         for (i, j), value in parts.items():
             m[i, j, column] = value
     return m.flatten(0, 1)
