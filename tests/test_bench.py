@@ -1,6 +1,7 @@
 """The benchmarks' one language, and the bench of the simulator in small."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -120,6 +121,31 @@ def test_results_are_written_by_the_command_and_keep_other_benches(tmp_path):
     text = (tmp_path / "benchmarks" / "RESULTS.md").read_text()
     assert "| speed of alpha | 2 | 1 |  | >= 1 | yes |" in text
     assert "## beta" in text
+
+
+def test_every_row_of_the_results_stands_there_once_as_measured_last(tmp_path, monkeypatch):
+    whole = Bench(about="", module="none", minutes=1, quick_minutes=1)
+    monkeypatch.setitem(BENCHES, "whole", whole)
+    monkeypatch.setitem(BENCHES, "half", replace(whole, part_of="whole"))
+    (tmp_path / "benchmarks").mkdir()
+
+    def write(bench: str, *, quick: bool = False, **figures: float) -> str:
+        marks = tuple(Mark(name=name, value=value) for name, value in figures.items())
+        results.write_results([Result(bench=bench, marks=marks, seed=0, seconds=1.0, quick=quick)], tmp_path)
+        return (tmp_path / "benchmarks" / "RESULTS.md").read_text()
+
+    write("whole", speed=1.0, error=2.0)
+    text = write("half", speed=3.0)
+    assert "| speed | 3 |" in text
+    assert "| speed | 1 |" not in text
+    assert "| error | 2 |" in text
+    assert "left out here: 1, see half." in text
+    assert "| speed | 3 |" in write("whole", quick=True, speed=4.0, error=2.0), "a quick run takes nothing away"
+    text = write("whole", speed=5.0, error=2.0)
+    assert "| speed | 5 |" in text
+    assert "## half" not in text
+    text = write("half", quick=True, speed=6.0)
+    assert "| speed | 5 |" in text, "a quick part does not stand in for a whole run"
 
 
 @pytest.mark.parametrize(("name", "request_", "match"), [
