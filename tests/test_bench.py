@@ -1,11 +1,13 @@
 """The benchmarks' one language, and the bench of the simulator in small."""
 
+import importlib.metadata
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import surefoot
 from surefoot.bench import BENCHES, Bench, Mark, Request, Result, cases, results, run
 from surefoot.bench import sim as bench_sim
 from surefoot.bench.examples import _EXAMPLES, example_params, example_robot, structural_kinds
@@ -14,6 +16,7 @@ from surefoot.bench.table import aligned, machine, versions
 from surefoot.errors import InputError
 from surefoot.params import KINDS
 from surefoot.robots import load
+from surefoot.versions import versions_of
 
 KEYS = ["name", "value", "unit", "op", "mark", "goal", "reference", "holds"]
 TINY = bench_sim.Sizes(
@@ -62,6 +65,14 @@ def test_machine_facts_hold_no_host_name_and_no_path():
     assert "/" not in machine()["system"]
     assert machine()["cores"] >= 1
     assert versions()["mujoco"] != "absent"
+
+
+def test_versions_are_told_also_where_a_package_is_not_installed(monkeypatch):
+    def none(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", none)
+    assert versions_of() == {"surefoot": surefoot.__version__, "mujoco": "absent", "numpy": "absent", "scipy": "absent"}
 
 
 def test_an_interrupted_bench_goes_on_where_it_stopped_and_a_finished_one_starts_anew():

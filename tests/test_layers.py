@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "surefoot"
 LEVELS = {
-    "errors": 0, "files": 0, "params": 0, "logs": 0, "contract": 0,
+    "errors": 0, "files": 0, "versions": 0, "params": 0, "logs": 0, "contract": 0,
     "robots": 1, "report": 1,
     "sim": 2,
     "tasks": 3, "learn": 4,

@@ -4,7 +4,6 @@
  "machine", "versions", "seed", "seconds"}
 """
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -13,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from surefoot.versions import versions_of
+
 Op = Literal[">=", "<=", "=="]
 TITLES = ("name", "value", "unit", "reference", "mark", "holds")
-PACKAGES = ("surefoot", "mujoco", "numpy", "scipy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,10 +156,4 @@ def _processor() -> str:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of what the numbers depend on."""
-    out = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            out[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            out[name] = "absent"
-    return out
+    return {"python": platform.python_version(), **versions_of()}

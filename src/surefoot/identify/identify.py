@@ -6,7 +6,6 @@ fit = identify(sim, logs, only=["kp", "kd", "command_delay"])
 print(fit);  sim.apply(fit.e);  train(..., e=fit.posterior)
 """
 
-import importlib.metadata
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from surefoot.identify.windows import cut
 from surefoot.logs import Log
 from surefoot.params import Prior
 from surefoot.sim import Sim
+from surefoot.versions import versions_of
 
 FAR = 0.3
 """Share of the motion within the windows from which a replay counts as far away."""
@@ -235,5 +235,5 @@ def provenance(problem: Problem, solution: Solution, seed: int) -> dict[str, Any
         "iterations": solution.iterations,
         "converged": solution.converged,
         "seed": seed,
-        "versions": {name: importlib.metadata.version(name) for name in ("surefoot", "mujoco", "numpy", "scipy")},
+        "versions": versions_of(),
     }

@@ -8,7 +8,6 @@ start for the simulation mode, whose parameters are those that predict best. The
     fit = identify_inverse(sim, log, only=["mass", "damping", "coulomb"])
 """
 
-import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +27,7 @@ from surefoot.logs import Log
 from surefoot.params import E, Params, Prior
 from surefoot.sim import Sim
 from surefoot.sim.gap import noise_floor
+from surefoot.versions import versions_of
 
 STEP = 1e-3
 """Finite-difference step of a scalar, as a share of its range."""
@@ -299,7 +299,7 @@ def _summary(
             "torque": "measured" if problem.error.measured else "command",
             "sigma": problem.sigma.tolist(),
             "iterations": rounds,
-            "versions": {n: importlib.metadata.version(n) for n in ("surefoot", "mujoco", "numpy", "scipy")},
+            "versions": versions_of(),
         },
     )
 

@@ -8,7 +8,7 @@ import json
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from surefoot.files import write_text
 from surefoot.report import plots
 from surefoot.report.markup import cell, decimals, escape, inline, render
 from surefoot.report.png import encode_png, media_type
+from surefoot.versions import versions_of
 
 LEVELS = {"note": "Note", "good": "Good", "warning": "Warning", "bad": "Problem"}
 
@@ -307,8 +308,6 @@ def _caption(words: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
-    for name in ("surefoot", "mujoco", "numpy"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return dict(sorted(found.items(), key=lambda item: item[0] != "surefoot"))
+    own = versions_of(("surefoot",))
+    machine = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    return own | machine | versions_of(("mujoco", "numpy"))
