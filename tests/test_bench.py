@@ -134,6 +134,18 @@ def test_results_are_written_by_the_command_and_keep_other_benches(tmp_path):
     assert "## beta" in text
 
 
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"bench": "other", "marks": []}', '{"bench": "old", "marks": [{"nme": 1}]}']
+)
+def test_a_kept_file_that_is_no_result_is_named_and_the_new_result_is_not_lost(tmp_path, text):
+    kept = tmp_path / "benchmarks" / "results"
+    kept.mkdir(parents=True)
+    (kept / "old.json").write_text(text)
+    with pytest.raises(InputError, match=r"results/old.json holds no result of bench 'old': delete it"):
+        results.write_results([Result(bench="new", marks=(), seed=0, seconds=1.0)], tmp_path)
+    assert json.loads((kept / "new.json").read_text())["bench"] == "new"
+
+
 def test_every_row_of_the_results_stands_there_once_as_measured_last(tmp_path, monkeypatch):
     whole = Bench(about="", module="none", minutes=1, quick_minutes=1)
     monkeypatch.setitem(BENCHES, "whole", whole)

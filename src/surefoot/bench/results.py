@@ -32,14 +32,28 @@ def write_results(results: Iterable[Result], root: Path | None = None) -> str:
         for part in [] if result.quick else _parts(result.bench):
             (folder / "results" / f"{part}.json").unlink(missing_ok=True)
         write_text(folder / "results" / f"{result.bench}.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((folder / "results").glob("*.json"))]
-    kept = {data["bench"]: data for data in found}
+    kept = {path.stem: _kept(path) for path in sorted((folder / "results").glob("*.json"))}
     sections = [_section(data, [kept[part] for part in _parts(bench) if part in kept]) for bench, data in kept.items()]
     write_text(
         folder / FILE,
         "\n".join(["# Results", "", "Written by `surefoot bench all --write`; not by hand.", "", *sections]),
     )
     return f"{folder.name}/{FILE}"
+
+
+def _kept(path: Path) -> dict:
+    """The result in a file; an InputError where it holds none, which the results written before survive."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["bench"] == path.stem and {"seconds", "seed", "machine", "versions"} <= data.keys():
+            for mark in data["marks"]:
+                Mark.from_dict(mark)
+            return data
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise InputError(
+        f"{path.parent.name}/{path.name} holds no result of bench '{path.stem}': delete it, or measure it again with --write"
+    )
 
 
 def _parts(bench: str) -> list[str]:
