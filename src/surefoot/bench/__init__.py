@@ -147,7 +147,7 @@ BENCHES: dict[str, Bench] = {
     "identify": Bench(
         about="planted truths against the Cramér-Rao bound, and active exploration, on twins",
         module="surefoot.bench.real",
-        minutes=25.0,
+        minutes=60.0,
         quick_minutes=4.0,
         uses=("seeds",),
         measure="measure_twins",
@@ -155,8 +155,9 @@ BENCHES: dict[str, Bench] = {
     "planted-e": Bench(
         about="hidden e found as well as the Cramér-Rao bound allows, intervals that cover it, confounded Params named",
         module="surefoot.bench.planted_e",
-        minutes=20.0,
+        minutes=40.0,
         quick_minutes=3.0,
+        uses=("seeds",),
         part_of="identify",
     ),
     "exploration": Bench(
