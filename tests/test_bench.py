@@ -149,7 +149,8 @@ def test_a_kept_file_that_is_no_result_is_named_and_the_new_result_is_not_lost(t
 def test_every_row_of_the_results_stands_there_once_as_measured_last(tmp_path, monkeypatch):
     whole = Bench(about="", module="none", minutes=1, quick_minutes=1)
     monkeypatch.setitem(BENCHES, "whole", whole)
-    monkeypatch.setitem(BENCHES, "half", replace(whole, part_of="whole"))
+    for name in ("half", "other"):
+        monkeypatch.setitem(BENCHES, name, replace(whole, part_of="whole"))
     (tmp_path / "benchmarks").mkdir()
 
     def write(bench: str, *, quick: bool = False, **figures: float) -> str:
@@ -158,11 +159,17 @@ def test_every_row_of_the_results_stands_there_once_as_measured_last(tmp_path, m
         return (tmp_path / "benchmarks" / "RESULTS.md").read_text()
 
     write("whole", speed=1.0, error=2.0)
+    write("other", size=7.0)
     text = write("half", speed=3.0)
     assert "| speed | 3 |" in text
     assert "| speed | 1 |" not in text
     assert "| error | 2 |" in text
-    assert "left out here: 1, see half." in text
+    assert "left out here: 1, see half." in text, "a part that shares no row is not named"
+    with monkeypatch.context() as m:
+        m.setattr(results, "write_text", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write("whole", speed=9.0)
+    assert (tmp_path / "benchmarks" / "results" / "half.json").exists(), "parts stay until the whole is written"
     assert "| speed | 3 |" in write("whole", quick=True, speed=4.0, error=2.0), "a quick run takes nothing away"
     text = write("whole", speed=5.0, error=2.0)
     assert "| speed | 5 |" in text

@@ -29,9 +29,9 @@ def write_results(results: Iterable[Result], root: Path | None = None) -> str:
     folder = results_folder(root)
     for result in results:
         data = {**result.to_dict(), "quick": result.quick}
+        write_text(folder / "results" / f"{result.bench}.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
         for part in [] if result.quick else _parts(result.bench):
             (folder / "results" / f"{part}.json").unlink(missing_ok=True)
-        write_text(folder / "results" / f"{result.bench}.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     kept = {path.stem: _kept(path) for path in sorted((folder / "results").glob("*.json"))}
     sections = [_section(data, [kept[part] for part in _parts(bench) if part in kept]) for bench, data in kept.items()]
     write_text(
@@ -71,9 +71,9 @@ def _section(data: dict, parts: list[dict]) -> str:
     if data.get("quick"):
         lines += ["A quick run: a subset only.", ""]
     lines += [f"Measured in {data['seconds']:.0f} s with seed {data['seed']} on: {machine}; {versions}.", ""]
-    if count := len(data["marks"]) - len(marks):
+    if gone := [again[mark["name"]] for mark in data["marks"] if mark["name"] in again]:
         lines += [
-            f"Rows measured again since and left out here: {count}, see {' and '.join(sorted(set(again.values())))}.",
+            f"Rows measured again since and left out here: {len(gone)}, see {' and '.join(sorted(set(gone)))}.",
             "",
         ]
     lines += ["| " + " | ".join(TITLES) + " |", "|" + "---|" * len(TITLES)]
