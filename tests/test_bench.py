@@ -216,6 +216,7 @@ def test_speed_is_measured_beside_both_bare_loops():
     assert all(m.value > 0 for m in marks.values())
 
 
+@pytest.mark.slow
 def test_costs_scaling_and_replay_are_measured():
     assert [m.name for m in bench_sim.costs(TINY)] == ["with / without friction", "with / without voltage_sag"]
     names = [m.name for m in bench_sim.scaling(TINY)]

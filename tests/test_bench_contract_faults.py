@@ -72,6 +72,7 @@ def test_the_past_gives_back_what_was_some_calls_ago():
     assert [past.delayed("x", k, 2) for k in range(5)] == [0, 0, 0, 1, 2]
 
 
+@pytest.mark.slow
 def test_the_bench_counts_and_tells_what_it_missed(found, monkeypatch):
     names = ("last action missing", "driver: speed sign")
     missed = Planted(hooks=Hooks(), where="driver", terms=("gyro",), kinds=("sign",))

@@ -19,6 +19,7 @@ def bench():
     return record(runs=3, seconds=4.5)
 
 
+@pytest.mark.slow
 def test_there_are_enough_kinds_and_all_have_other_names(bench):
     names = [kind.name for kind in kinds(bench)] + list(ELSEWHERE)
     assert len(names) == len(set(names)) >= 22

@@ -257,6 +257,7 @@ def _nodes(value, path=()):
         yield from _nodes(item, (*path, key))
 
 
+@pytest.mark.slow
 def test_mutated_files_give_a_contract_or_one_sentence():
     rng = random.Random(7)
     text = walking(history=2).to_json()

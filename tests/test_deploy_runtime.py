@@ -502,6 +502,7 @@ def test_everything_is_in_the_log_at_its_rate(bundle, tmp_path):
     json.dumps(outcome.to_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_a_paced_run_is_recorded_by_a_process_of_its_own(bundle, tmp_path):
     robot = StandIn(paced=True)
     outcome = run(bundle, robot, tmp_path / "run.mcap", seconds=0.2)
@@ -546,6 +547,7 @@ def test_a_diary_survives_times_that_go_back_and_infinite_values(tmp_path, paced
     assert (log.meta["who"], log.meta["mood"]) == ("test", "calm")
 
 
+@pytest.mark.slow
 def test_a_dead_recorder_does_not_stop_the_robot_and_is_told(bundle, tmp_path):
     robot = StandIn(paced=True)
     safety = stand_in.patient(bundle.contract)
@@ -586,6 +588,7 @@ def until_policy(bundle, path):
     raise AssertionError(f"the policy never started: {said}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
 def test_a_signal_ends_a_run_safely(bundle, tmp_path, number, name):
     process = until_policy(bundle, tmp_path / "run.mcap")
@@ -655,6 +658,7 @@ def test_keys_are_read_only_from_a_terminal(monkeypatch):
     os.close(master)
 
 
+@pytest.mark.slow
 def test_a_voice_that_is_stuck_does_not_hold_up_the_loop():
     import threading
 
@@ -741,6 +745,7 @@ print(outcome.ended, [name for name in heavy if name in sys.modules])
     assert found.stdout.strip() == "finished []"
 
 
+@pytest.mark.slow
 def test_the_command_runs_a_bundle_and_tells_how_it_went(bundle, tmp_path, monkeypatch, capsys):
     robot = StandIn()
     connected = []

@@ -200,6 +200,7 @@ DRIVEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SHOWN, *(f"driver: {name}" for name in DRIVEN)])
 def test_a_planted_fault_is_named(swinging, name):
     planted = FAULTS[name](swinging, np.random.default_rng(4))
@@ -207,6 +208,7 @@ def test_a_planted_fault_is_named(swinging, name):
     assert planted.named(verdict), str(verdict)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

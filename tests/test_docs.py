@@ -43,6 +43,7 @@ def test_python_shown_on_a_page_runs(page, log_file):
     assert "sim" in names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_an_example_runs_and_says_something(example, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)

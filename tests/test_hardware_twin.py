@@ -272,6 +272,7 @@ def test_a_wrong_command_is_refused_before_it_is_sent():
 # ------------------------------------------------------------------ real time, watchdog, death
 
 
+@pytest.mark.slow
 def test_in_real_time_a_silent_runtime_is_damped_and_stop_lasts(tmp_path):
     robot = connect(SERVO, referee=tmp_path / "truth.npz")
     assert robot.paced
@@ -318,6 +319,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["paced", "lockstep"])
 def test_when_the_runtime_is_killed_the_robot_damps_and_nothing_is_left(mode, tmp_path):
     (tmp_path / "sockets").mkdir()

@@ -327,6 +327,7 @@ def hold(known, **changes) -> Command:
     return Command(kind="joint_pos_target", **(given | changes))
 
 
+@pytest.mark.slow
 @needs_dds
 @pytest.mark.parametrize("robot", ["go2", "g1"])
 def test_readings_and_commands_cross_the_topics_by_name(robot):
@@ -359,6 +360,7 @@ def test_readings_and_commands_cross_the_topics_by_name(robot):
             driver.close()
 
 
+@pytest.mark.slow
 @needs_dds
 def test_stop_is_latched_and_repeated_and_limits_hold():
     known = motors("go2")
@@ -390,6 +392,7 @@ def test_stop_is_latched_and_repeated_and_limits_hold():
         assert driver.read(0.01) is None
 
 
+@pytest.mark.slow
 @needs_dds
 def test_a_command_that_is_not_finite_stops_and_silence_damps():
     known = motors("go2")
@@ -408,6 +411,7 @@ def test_a_command_that_is_not_finite_stops_and_silence_damps():
         driver.close()
 
 
+@pytest.mark.slow
 @needs_dds
 def test_targets_are_withheld_when_the_state_is_old():
     known = motors("go2")
@@ -427,6 +431,7 @@ def test_targets_are_withheld_when_the_state_is_old():
         driver.close()
 
 
+@pytest.mark.slow
 @needs_dds
 def test_a_second_master_is_refused_and_a_late_one_stops_the_robot():
     known = motors("go2")

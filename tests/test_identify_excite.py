@@ -146,6 +146,7 @@ def test_noise_comes_from_the_robot_or_from_a_fit(sim):
 # -------------------------------------------------------------------- designs
 
 
+@pytest.mark.slow
 def test_a_design_teaches_and_keeps_the_limits_in_fresh_worlds(sim, design):
     assert design.motion.setting == "fixed"
     assert design.motion.columns == ("servo",)
@@ -160,6 +161,7 @@ def test_a_design_teaches_and_keeps_the_limits_in_fresh_worlds(sim, design):
     assert (usual_limits(sim, ONLY).excess(sim, own) == 0.0).all()
 
 
+@pytest.mark.slow
 def test_a_design_repeats_and_beats_what_is_usual(sim, design):
     again = excite(sim, only=ONLY, seconds=2.0, effort=FEW)
     np.testing.assert_array_equal(again.motion.values, design.motion.values)
@@ -170,6 +172,7 @@ def test_a_design_repeats_and_beats_what_is_usual(sim, design):
     assert max(design.scores.values()) > max(t.score for t in usual)
 
 
+@pytest.mark.slow
 def test_both_criteria_and_a_posterior_narrow_what_they_are_about(sim):
     belief = sim.params.prior().replace(kp=sf.Normal(mean=0.9, sd=0.01))
     for criterion in ("D", "A"):
@@ -280,6 +283,7 @@ def test_the_runtime_plays_a_design_with_the_safety_layer_on(design, tmp_path):
     np.testing.assert_allclose(sent.values[:-2], wanted[:-2], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_command_line_designs_and_writes(tmp_path, capsys):
     out = tmp_path / "motion.json"
     words = [

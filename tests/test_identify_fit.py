@@ -139,6 +139,7 @@ def test_only_some_params_with_others_fixed(planted):
     assert fit["command_delay"] == pytest.approx(0.0123, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_command_and_sensor_delay_are_named_as_confounded_and_their_sum_is_found(tmp_path):
     sim = sf.Sim(arm(tmp_path), params(sensor_delay=sf.sensor_delay(low=0.0, high=0.03, nominal=0.004)), seed=2)
     fit = identify(sim, recording(sim, {**TRUTH, "sensor_delay": 0.011}))
@@ -172,6 +173,7 @@ def test_a_sum_of_delays_is_divided_as_the_time_steps_of_the_simulator_want_it(t
     assert share_out(problem, wrong, offsets, cost) is None
 
 
+@pytest.mark.slow
 def test_gain_and_strength_are_named_as_confounded(tmp_path):
     sim = sf.Sim(arm(tmp_path), params(strength=sf.strength("pivot", low=0.5, high=1.5)), seed=2)
     fit = identify(sim, recording(sim, {**TRUTH, "strength": 0.9}))

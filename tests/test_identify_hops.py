@@ -42,6 +42,7 @@ def test_a_jump_keeps_what_the_data_know(solved):
         assert there["command_delay"] == pytest.approx(here["command_delay"], abs=5e-4)
 
 
+@pytest.mark.slow
 def test_a_fit_that_needs_no_jump_stays_where_it_is(solved):
     problem, solution = solved
     sigma = problem.sigma.copy()
@@ -49,6 +50,7 @@ def test_a_fit_that_needs_no_jump_stays_where_it_is(solved):
     assert np.array_equal(problem.sigma, sigma)
 
 
+@pytest.mark.slow
 def test_a_window_that_got_stuck_is_freed(solved):
     problem, solution = solved
     problem.sigma = problem.sigma.copy()

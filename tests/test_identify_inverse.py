@@ -75,6 +75,7 @@ def pendulum():
 ONLY = ("link1_mass", "link2_mass", "link2_com", "armature", "damping", "coulomb")
 
 
+@pytest.mark.slow
 def test_planted_inertias_and_frictions_of_two_links_come_back(pendulum):
     sim, e, log = pendulum
     fit = identify_inverse(sim, log, only=ONLY)
@@ -198,6 +199,7 @@ def test_samples_at_a_joint_limit_are_left_out():
     assert fit["mass"] == pytest.approx(92.0, rel=0.03)
 
 
+@pytest.mark.slow
 def test_both_modes_are_explained(uneven):
     _, _, log = uneven
     both = identify_both(slide(), log, only=SLIDE, held_out=0.0, window=7.9, start="log")

@@ -89,6 +89,7 @@ def test_the_likelihood_is_that_of_a_normal_whichever_way_it_is_computed():
         assert gaussian(seen[:, :4], drawn[..., :4], sigma[:4])[w] == pytest.approx(narrow)
 
 
+@pytest.mark.slow
 def test_a_spread_of_a_robots_runs_is_recovered():
     """Thirty swings of a servo whose dry friction differs from run to run."""
     robot = replace(sf.load("servo"), timestep=0.0025)
@@ -157,6 +158,7 @@ def test_samples_respect_the_prior_where_the_likelihood_says_nothing():
     assert cloud.e["a"].std() == pytest.approx(0.2, rel=0.15)
 
 
+@pytest.mark.slow
 def test_samples_of_a_replayed_log_cover_the_truth():
     robot = replace(sf.load("servo"), timestep=0.0025)
     params = robot.params.only("coulomb", "armature")

@@ -70,10 +70,12 @@ def learned_value(world, *, lam: float, horizon: int, updates: int) -> float:
     return learner.critic.values(torch.ones(1, 1)).item()
 
 
+@pytest.mark.slow
 def test_a_reward_of_one_for_ever_is_worth_a_hundred_despite_the_time_limit():
     assert abs(learned_value(Constant(), lam=0.95, horizon=100, updates=40) - 100) < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lam", "horizon", "updates", "wrong"), [(0.0, 25, 250, 50.25), (1.0, 100, 15, 37.24)])
 def test_treating_the_limit_as_an_end_would_give_the_known_wrong_values(lam, horizon, updates, wrong):
     """The witness: the same code, told that the limit is a real end, finds the two textbook mistakes."""

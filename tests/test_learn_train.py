@@ -47,6 +47,7 @@ def score(policy: Policy) -> dict[str, float]:
     return {"distance": seen["policy"][:, 0].abs().mean().item()}
 
 
+@pytest.mark.slow
 def test_a_mass_learns_to_come_home(tmp_path):
     ppo = PPO(hidden=(32, 32), horizon=16, rate_bounds=(1e-3, 3e-3), std=0.6)
     run = train(PointMass(64), ppo, run=tmp_path, steps=50_000, evaluate=score, every=20_000, say=quiet)

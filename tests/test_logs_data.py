@@ -140,6 +140,7 @@ def test_quanser_rollouts_have_their_folders_rate(data_dir):
             assert np.abs(log["voltage_target"].values).max() == pytest.approx(1.5, abs=0.01)
 
 
+@pytest.mark.slow
 def test_velocities_are_derivatives_of_positions_in_every_set(data_dir):
     """A wrong unit or a wrong column would show as another slope or as no correlation."""
     seen = 0
@@ -214,6 +215,7 @@ def test_dart_car_has_two_clocks_where_there_is_motion_capture(data_dir):
         assert np.abs(log["car_command"].values).max() <= 1.01
 
 
+@pytest.mark.slow
 def test_double_pendulum_rates_and_torques(data_dir):
     logs = logs_in(data_dir, "double_pendulum_dfki")
     for log in [log for log in logs if log.robot]:

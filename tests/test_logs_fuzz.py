@@ -368,6 +368,7 @@ KINDS = ["mcap", "npz", "csv", "csv.gz", "foreign csv", "text", "json", "mat", "
 EXTRAS = {"parquet": "pyarrow", "rosbag 1": "rosbags", "rosbag 2": "rosbags", "rosbag mcap": "rosbags"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*KINDS, *EXTRAS])
 def test_a_hundred_mutated_files_give_no_surprise(tmp_path, kind):
     if kind in EXTRAS:

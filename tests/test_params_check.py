@@ -63,6 +63,7 @@ def test_the_change_of_a_bias_is_its_range():
     assert effect.channel == "joint_pos"
 
 
+@pytest.mark.slow
 def test_the_change_of_a_noise_is_the_change_of_the_spread():
     noise = CONSTRUCTORS["velocity_noise"](low=0.02, high=0.1)
     (effect,) = check_params(load("servo"), Params(noise=noise))
@@ -84,6 +85,7 @@ def test_an_effect_is_judged_against_what_rounding_alone_does():
     assert min(effect.ratio for effect in effects) > 1e3
 
 
+@pytest.mark.slow
 def test_the_check_repeats():
     a, b = (check_params(load("servo")) for _ in range(2))
     assert a == b

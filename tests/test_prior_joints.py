@@ -135,6 +135,7 @@ def test_spread_on_a_log_scale_is_a_ratio():
     np.testing.assert_allclose(prior.log_prob({"kd": kd[:50]}), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["linear", "log"])
 @pytest.mark.parametrize(
     "shared",

@@ -67,6 +67,7 @@ def test_whitened_steps_have_equal_divergence():
             assert beta.divergence(SHAPES, new)[0] == pytest.approx(0.5 * 1e-4, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_toy_reaches_the_analytic_optimum():
     # Success iff |x − 0.5| < 0.15 and alpha = 0.5: the widest symmetric Beta has a = 2.647 and entropy −0.221. One update
     # scatters by 0.028 about it at this batch (0.19 at 1024), so that 0.15 is more than five standard deviations.

@@ -80,6 +80,7 @@ def learned(folder, make) -> float:
     return float(run.policy.play()(world.reset(), None)[0, 0])
 
 
+@pytest.mark.slow
 def test_the_mean_and_the_worst_share_learn_different_actions(tmp_path):
     assert learned(tmp_path / "mean", lambda p: schedule("fixed", p, worlds=128)) == pytest.approx(-0.6, abs=0.15)
     weighed = learned(tmp_path / "weighed", lambda p: Cvar(p, alpha=0.2, share=0.0))

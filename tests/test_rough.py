@@ -347,6 +347,7 @@ def test_commands_grow_with_success_and_survive_a_snapshot():
     assert world.commands.share == 1.0
 
 
+@pytest.mark.slow
 def test_a_rough_training_resumes_bit_for_bit(tmp_path):
     made = rough(sf.load("go2"), scan=True)
     task = replace(made.lesson.task, episode=0.3)

@@ -120,6 +120,7 @@ def test_a_lost_reading_repeats_the_last_one(go2):
     np.testing.assert_allclose(sim.sense()["joint_pos"].numpy()[1], sim.press.start_qpos[7:], atol=0.01)
 
 
+@pytest.mark.slow
 def test_parity_rows_hold(go2):
     assert read_back(go2, "warp", 8).holds
     assert contact_free(go2, "warp", 8, 50).holds
@@ -287,6 +288,7 @@ def test_the_humanoid_moves_all_its_joints_on_a_gpu():
     assert len(task.contract(sf.Sim(sf.load("g1"), worlds=1)).action.joints) == 29
 
 
+@pytest.mark.slow
 def test_feet_meet_the_field_they_stand_on(go2):
     """A model compiled with flat ground carries worlds that stand on steps as high as the CPU engine does."""
     made = rough(go2)

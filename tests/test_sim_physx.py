@@ -559,6 +559,7 @@ def test_a_policy_is_judged_on_physx_from_the_command_line(tmp_path, capsys, mon
     assert "'fizz' is not one of" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_stiff_contact_is_nearer_to_physx_than_the_default(monkeypatch):
     from surefoot.bench import BENCHES
     from surefoot.bench import physx as bench

@@ -23,6 +23,7 @@ def servo() -> sf.Sim:
     return sf.Sim(sf.load("servo"), noise=False)
 
 
+@pytest.mark.slow
 def test_replay_singles_out_the_planted_e_among_a_thousand(servo):
     planted = servo.params.prior().sample(1, 11)
     servo.apply(planted)
@@ -45,6 +46,7 @@ def test_replay_leaves_the_sim_itself_untouched(servo):
     assert all(np.array_equal(before[key], after[key], equal_nan=True) for key in before)
 
 
+@pytest.mark.slow
 def test_replay_gives_the_same_bits_in_any_company(servo):
     log = recorded(servo.replace())
     many = servo.params.prior().sample(300, 3)

@@ -216,6 +216,7 @@ def test_free_fall_with_drag_follows_the_tanh_law(point):
     assert v[-1, 2, 2] == pytest.approx(-terminal[2], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_wind_carries_along_and_presses_with_the_dynamic_pressure(point):
     params = sf.Params(wind=sf.wind(low=-20, high=20, area=0.2), g=sf.gravity(low=0, high=10))
     sim = sf.Sim(point, params, worlds=2)

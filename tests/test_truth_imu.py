@@ -174,6 +174,7 @@ def test_allan_deviation_of_white_noise_and_of_a_walk_have_their_slopes():
         allan_deviation(y, 0.01, np.array([3000]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("period", [0.0, 0.04])
 @pytest.mark.parametrize("name", ["gyro", "accel"])
 def test_allan_figures_of_a_static_recording_are_those_of_e(tmp_path, name, period):

@@ -84,6 +84,7 @@ def mass_matrix(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
 # -------------------------------------------------------------------- mass, centre of mass
 
 
+@pytest.mark.slow
 def test_mass_scales_the_torque_and_not_the_period(pendulum):
     sim = sf.Sim(pendulum, sf.Params(m=sf.mass("arm", low=0.1, high=10)), worlds=3)
     m = np.array([0.5, 2.0, 8.0])
@@ -97,6 +98,7 @@ def test_mass_scales_the_torque_and_not_the_period(pendulum):
         )
 
 
+@pytest.mark.slow
 def test_a_shifted_centre_of_mass_changes_period_and_torque(pendulum):
     sim = sf.Sim(
         pendulum,
@@ -262,6 +264,7 @@ def test_a_moment_spins_the_body_up_as_its_inertia_says(free):
 # -------------------------------------------------------------------- payload, compliance
 
 
+@pytest.mark.slow
 def test_a_payload_changes_period_and_torque(pendulum):
     params = sf.Params(
         load=sf.payload_mass("arm", low=0, high=5, size=0.2), place=sf.payload_place("arm", low=-1, high=1)
@@ -298,6 +301,7 @@ def test_a_compliant_link_bends_as_torque_over_stiffness(tmp_path):
     np.testing.assert_allclose(sim.engine.qpos[:, 0], expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_compliant_link_rings_at_the_frequency_of_its_stiffness(tmp_path):
     home = robot(tmp_path, BEAM, ground=False, timestep=0.0005, options='integrator = "RK4"')
     params = sf.Params(
