@@ -53,12 +53,18 @@ def rolled(learner: Learner, world, rollout: Rollout | None = None) -> Rollout:
 @contextlib.contextmanager
 def told(plan):
     """Minibatches as `plan(ppo, n, device)` says instead of drawn ones."""
-    drawn = minibatches.passes
-    minibatches.passes = lambda ppo, n, generator, device: plan(ppo, n, device)
+    as_drawn = minibatches.cut
+
+    def as_planned(ppo: PPO, drawn: minibatches.Drawn, device, *, mirrored: bool = False):
+        n = len(drawn.orders[0])
+        for where, rows in plan(ppo, n, device):
+            yield minibatches.Minibatch(where, torch.cat([rows, rows + n]) if mirrored else rows, len(rows))
+
+    minibatches.cut = as_planned
     try:
         yield
     finally:
-        minibatches.passes = drawn
+        minibatches.cut = as_drawn
 
 
 def in_order(ppo: PPO, n: int, device) -> list:

@@ -1,7 +1,6 @@
 """The PPO update: symmetry, weights, the NaN guard, threads, memory."""
 
 from dataclasses import replace
-from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import torch
 from learn_worlds import PointMass, Recall
 from surefoot.errors import InputError
 from surefoot.learn import PPO, Learner, Map, Mirror, Rollout, advantages, minibatches
-from surefoot.learn.minibatches import passes, shown, side_by_side
+from surefoot.learn.minibatches import cut, draw, side_by_side
 from surefoot.learn.networks import log_prob
 
 FLIP = Mirror(
@@ -99,18 +98,17 @@ def test_one_and_two_threads_give_the_same_bits():
 
 def test_a_failure_of_the_policy_ends_the_critics_thread_too():
     learner = Learner(PPO(hidden=(4,)), {"policy": 2}, 1, seed=0)
-    rates = SimpleQueue()
 
-    def fails():
+    def fails(_rates):
         raise RuntimeError("planted")
         yield {}
 
-    def waits():
+    def waits(rates):
         while rates.get() is not None:
             yield {}
 
     with pytest.raises(RuntimeError, match="planted"):
-        side_by_side(fails, waits, rates, aside=learner._aside)
+        side_by_side(fails, waits, aside=learner._aside)
 
 
 def test_the_update_does_nothing_at_first_then_moves_by_about_the_target_kl():
@@ -126,7 +124,7 @@ def test_minibatches_that_are_not_finite_are_refused_named_and_counted(monkeypat
     rollout.action[2, 3] = torch.nan
     losses, gradients = iter([1.0, float("nan"), 1.0, 1.0]), iter([0.0, 0.0, float("inf")])
     monkeypatch.setattr(
-        minibatches, "value_loss", lambda v, *rest, **named: (next(losses), torch.full_like(v, next(gradients, 0.0)))
+        minibatches, "value_loss", lambda v, *rest, **named: (next(losses), np.full_like(v, next(gradients, 0.0)))
     )
     refused = learner.update(rollout, threads=2).refused
     named = [sentence.split(":")[0] for sentence in refused]
@@ -306,7 +304,7 @@ def test_by_turns_every_transition_and_its_image_are_shown_once_in_two_epochs():
     ppo = PPO(epochs=4, minibatches=3, both_sides=False)
     n = 50
     generator = torch.Generator().manual_seed(0)
-    plan = shown(ppo, passes(ppo, n, generator, torch.device("cpu")), n, generator)
+    plan = list(cut(ppo, draw(ppo, n, generator, turns=True), torch.device("cpu"), mirrored=True))
     epochs = [torch.cat([rows for _, rows, _ in plan[3 * k : 3 * k + 3]]) for k in range(4)]
     for rows in epochs:
         assert sorted((rows % n).tolist()) == list(range(n))
@@ -316,5 +314,5 @@ def test_by_turns_every_transition_and_its_image_are_shown_once_in_two_epochs():
         assert bool((rows[:real] < n).all())
         assert bool((rows[real:] >= n).all())
     both = replace(ppo, both_sides=True)
-    for _, rows, real in shown(both, passes(both, n, generator, torch.device("cpu")), n, generator):
+    for _, rows, real in cut(both, draw(both, n, generator), torch.device("cpu"), mirrored=True):
         assert torch.equal(rows[real:], rows[:real] + n)

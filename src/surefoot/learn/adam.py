@@ -23,7 +23,7 @@ class Adam:
 
     def step(self, rate: float) -> float:
         """Take one step; returns the gradient's norm. One that is not finite changes nothing: the caller reports it."""
-        norm = self.grads.norm().item()
+        norm = torch.linalg.vector_norm(self.grads).item()
         if not math.isfinite(norm):
             return norm
         if norm > self.longest:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from surefoot.learn.adam import BETA1, BETA2, EPS, Adam, Rate
 from surefoot.learn.device import quick_products
-from surefoot.learn.losses import Seen, surrogate, value_sum
+from surefoot.learn.losses import Seen, surrogate, value_loss
 from surefoot.learn.mirror import Map
 from surefoot.learn.networks import log_prob
 from surefoot.learn.rollout import Rollout
@@ -112,21 +112,20 @@ class DeviceUpdate:
         )
         policy.net.backward(tape, found.d_mean)
         policy.net.grad_parts["extra"].copy_(found.d_log_std)
-        kl = found.numbers[1].double()
-        self._adapt(self.learner.rate, kl)
-        sound = torch.isfinite(found.numbers.sum())
+        numbers = found.numbers
+        self._adapt(self.learner.rate, numbers[1].double())
+        sound = torch.isfinite(numbers.sum())
         norm = self.actor.step(self.rate, sound)
         policy.project()
         v, tape = critic.net.forward(critic.normaliser(gathered(values, self.maps[1])))
-        loss, d = value_sum(
+        loss, d = value_loss(
             v[:, 0], self.target[both], self.old[both], clip=ppo.value_clip, count=len(both), keep=self.keep[both]
         )
         critic.net.backward(tape, d[:, None])
-        loss = loss / len(both)
         value_sound = torch.isfinite(loss)
         value_norm = self.critic.step(self.rate, value_sound)
         good, fine = sound & torch.isfinite(norm), value_sound & torch.isfinite(value_norm)
-        policy_part = torch.where(good, torch.cat([found.numbers, norm[None]]), 0.0)
+        policy_part = torch.where(good, torch.cat([numbers, norm[None]]), 0.0)
         value_part = torch.where(fine, torch.stack([loss, value_norm]), 0.0)
         self.sums += torch.cat([policy_part, value_part, torch.stack([(~good).float(), (~fine).float()])])
 

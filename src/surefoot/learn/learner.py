@@ -5,13 +5,15 @@
     L_π = mean w max(−A ρ, −A clip(ρ, 1 ± ε)) − c H        L_V = mean max((v − R)², (v_clipped − R)²)
 
 Before each step the learning rate follows the KL. Policy and critic share nothing but that rate, so their updates run
-side by side in two threads: on two cores this beats splitting every small operation in two.
+side by side in two threads, then in two processes (sidecar.py): on two cores this beats splitting every small operation in two.
 
 With a `group` (distributed.py) the rollouts of all ranks are learned from as if they were one.
 """
 
 import hashlib
 import json
+import math
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,12 +27,13 @@ from surefoot.errors import InputError, choose
 from surefoot.learn.adam import Adam, Rate
 from surefoot.learn.distributed import Alone, Group, RowMean
 from surefoot.learn.gae import advantages, next_values
-from surefoot.learn.minibatches import CriticSteps, PolicySteps, Rates, Report, Steps, side_by_side
+from surefoot.learn.minibatches import CriticSteps, PolicySteps, Report, Steps, draw, side_by_side
 from surefoot.learn.mirror import Map, Mirror
 from surefoot.learn.networks import Critic, Policy, part
 from surefoot.learn.overview import Moments, Overview, gather_moments, own_overview, shared_overview
 from surefoot.learn.ppo import PPO
 from surefoot.learn.rollout import Rollout
+from surefoot.learn.sidecar import AFTER, Sidecar, can_fork
 
 if TYPE_CHECKING:
     from surefoot.learn.device_update import DeviceUpdate
@@ -89,6 +92,9 @@ class Learner:
         """The critic's memory before the next rollout's first state, (worlds, memory)."""
         self._recorded: DeviceUpdate | None = None
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="critic")
+        self._sidecar: Sidecar | None = None
+        self._busy = 0.0
+        """Seconds of updates so far."""
         if mirror is not None and (ppo.memory or ppo.critic_memory):
             raise InputError("left-right symmetry is for networks without memory: set memory and critic_memory to 0")
         self._map_actor = mirror and mirror.over(ppo.actor)
@@ -148,12 +154,13 @@ class Learner:
                 mean 1. The critic stays unweighted: it must tell the truth in every world.
             threads: CPU threads; the bits are the same for 1 and 2.
         """
-        before = torch.get_num_threads()
+        before, began = torch.get_num_threads(), time.perf_counter()
         torch.set_num_threads(max(1, threads // 2))
         try:
             return self._update(rollout, weights, aside=threads > 1 and self.device.type == "cpu")
         finally:
             torch.set_num_threads(before)
+            self._busy += time.perf_counter() - began
 
     def _update(self, rollout: Rollout, weights: Tensor | None, *, aside: bool) -> Update:
         ppo, keep, unit, h = self.ppo, ~rollout.broken, self.critic.unit, self.critic_memory
@@ -191,13 +198,31 @@ class Learner:
             if self._recorded is None or self._recorded.rollout is not rollout:
                 self._recorded = DeviceUpdate(self, rollout)
             return self._recorded(A, target, old)
-        rates = Rates()
-        return side_by_side(
-            self._policy_steps(rollout, A, rates),
-            self._critic_steps(rollout, target, old, h, rates),
-            rates,
-            aside=self._aside if aside else None,
+        policy, thread = self._policy_steps(rollout, A), self._aside if aside else None
+        steps = CriticSteps(self.ppo, self.critic, self.critic_adam, self._means[1])
+        if self.critic.memory:
+            h = self.critic.net.start(rollout.worlds) if h is None else h
+            return side_by_side(policy, steps.sequences(rollout, target, old, h, self.shuffle), aside=thread)
+        keep, mirrored = ~rollout.broken, self._map_critic
+        turns = mirrored is not None and not self.ppo.both_sides
+        drawn = draw(self.ppo, int(keep.sum()), self.shuffle, turns=turns)
+        data = (rollout.critic[:-1], keep, target, old)
+        critic = steps.rows(*data, mirrored, drawn)
+        sidecar = self._process(rollout) if aside else None
+        return (
+            side_by_side(policy, critic, aside=thread) if sidecar is None else sidecar.run(policy, critic, data, drawn)
         )
+
+    def _process(self, rollout: Rollout) -> Sidecar | None:
+        """The critic's process, once it is worth its start and where there can be one; a lost one is not replaced."""
+        if self._sidecar is None and self._busy > AFTER and can_fork() and self.group is None:
+            size = {"steps": rollout.steps, "worlds": rollout.worlds}
+            try:
+                self._sidecar = Sidecar(self.ppo, self.critic, self.critic_adam, self._map_critic, **size)
+            except OSError:
+                self._busy = -math.inf
+        ready = self._sidecar is not None and not self._sidecar.lost and self._sidecar.fits(rollout)
+        return self._sidecar if ready else None
 
     def _overview(
         self, A: Tensor, R: Tensor, value: Tensor, keep: Tensor, lost: Tensor, weights: Tensor | None
@@ -210,19 +235,12 @@ class Learner:
         weighed = self.policy.net.weights, self.critic.net.weights
         return shared_overview(self.group, A, R, value, keep, lost, weights, equal=weighed)
 
-    def _policy_steps(self, rollout: Rollout, A: Tensor, rates: Rates) -> Steps:
-        steps = PolicySteps(self.ppo, self.policy, self.actor_adam, self.rate, rates, self._means[0])
+    def _policy_steps(self, rollout: Rollout, A: Tensor) -> Steps:
+        steps = PolicySteps(self.ppo, self.policy, self.actor_adam, self.rate, self._means[0])
         if self.policy.memory:
             return steps.sequences(rollout, A, self.shuffle)
         maps = (self._map_actor, self._map_action) if self._map_actor and self._map_action else None
         return steps.rows(rollout, A, maps, self.shuffle)
-
-    def _critic_steps(self, rollout: Rollout, target: Tensor, old: Tensor, h: Tensor | None, rates: Rates) -> Steps:
-        steps = CriticSteps(self.ppo, self.critic, self.critic_adam, rates, self._means[1])
-        if self.critic.memory:
-            h = self.critic.net.start(rollout.worlds) if h is None else h
-            return steps.sequences(rollout, target, old, h, self.shuffle)
-        return steps.rows(rollout, target, old, self._map_critic, self.shuffle)
 
     def learn_statistics(self, rollout: Rollout) -> None:
         """Move the normalisers; only between updates, so that until then the policy is the function that acted."""

@@ -40,7 +40,7 @@ class Map:
     def __call__(self, x: Tensor) -> Tensor:
         """M x of rows x (..., n)."""
         index = torch.from_numpy(self.index).to(x.device)
-        return x[..., index] * torch.from_numpy(self.sign).to(x.device)
+        return x.index_select(-1, index) * torch.from_numpy(self.sign).to(x.device)
 
 
 @dataclass(frozen=True, kw_only=True)

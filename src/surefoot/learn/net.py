@@ -27,8 +27,17 @@ def _elu_back(d: Tensor, a: Tensor) -> Tensor:
     return torch.ops.aten.elu_backward(d, 1.0, 1.0, 1.0, True, a)
 
 
+def _tanh(x: Tensor) -> Tensor:
+    """In place; on a CPU NumPy's takes a sixth of torch's time."""
+    if x.device.type != "cpu" or torch.is_grad_enabled():
+        return torch.tanh_(x)
+    a = x.numpy()
+    np.tanh(a, out=a)
+    return x
+
+
 def _tanh_back(d: Tensor, a: Tensor) -> Tensor:
-    return d.mul_(1.0 - a * a)
+    return torch.ops.aten.tanh_backward.grad_input(d, a, grad_input=d)
 
 
 def _relu_back(d: Tensor, a: Tensor) -> Tensor:
@@ -44,7 +53,7 @@ class Activation(NamedTuple):
 
 ACTIVATIONS = {
     "elu": Activation(torch.nn.functional.elu_, _elu_back),
-    "tanh": Activation(torch.tanh_, _tanh_back),
+    "tanh": Activation(_tanh, _tanh_back),
     "relu": Activation(torch.relu_, _relu_back),
 }
 
@@ -100,6 +109,7 @@ class Net:
         self.parts, self.grad_parts = _views(self.weights, sizes), _views(self.grads, sizes)
         depth = len(shape.hidden) + 1
         self._layers = [(self.parts[f"{i}.weight"], self.parts[f"{i}.bias"]) for i in range(depth)]
+        self._turned = [(W.t(), b) for W, b in self._layers]
         self._grad_layers = [(self.grad_parts[f"{i}.weight"], self.grad_parts[f"{i}.bias"]) for i in range(depth)]
         self._activation = ACTIVATIONS[shape.activation]
         self._draw(generator, last)
@@ -123,11 +133,11 @@ class Net:
     def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """y of rows x (rows, inputs), and the tape that `backward` needs."""
         tape = [x]
-        for W, b in self._layers[:-1]:
-            x = self._activation.forward(torch.addmm(b, x, W.t()))
+        for W_t, b in self._turned[:-1]:
+            x = self._activation.forward(torch.addmm(b, x, W_t))
             tape.append(x)
-        W, b = self._layers[-1]
-        return torch.addmm(b, x, W.t()), tape
+        W_t, b = self._turned[-1]
+        return torch.addmm(b, x, W_t), tape
 
     def backward(self, tape: list[Tensor], d: Tensor) -> None:
         """Write the gradients of a loss with dL/dy = d (rows, outputs) into `grads`; d is used up."""
