@@ -104,11 +104,13 @@ def test_the_written_losses_and_their_gradients_equal_autograd():
     assert torch.allclose(d, v.grad, atol=1e-6)
 
 
-def test_flat_adam_equals_that_of_torch_and_refuses_a_gradient_that_is_not_finite():
+@pytest.mark.parametrize("beta2", [0.999, 0.9])
+def test_flat_adam_equals_that_of_torch_and_refuses_a_gradient_that_is_not_finite(beta2):
     torch.manual_seed(2)
     w, g = torch.randn(50), torch.zeros(50)
     leaf = w.clone().requires_grad_()
-    ours, theirs = Adam(w, g, longest=1.0), torch.optim.Adam([leaf], lr=0.01)
+    ours = Adam(w, g, longest=1.0, beta2=beta2)
+    theirs = torch.optim.Adam([leaf], lr=0.01, betas=(0.9, beta2))
     for _ in range(5):
         g.copy_(torch.randn(50))
         leaf.grad = g.clone()

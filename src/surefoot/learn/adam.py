@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
+BETA1, EPS = 0.9, 1e-8
 
 
 class Adam:
-    """Steps on `weights` along `grads`, both flat; the gradient is first shortened to norm `longest`."""
+    """Steps on `weights` along `grads`, both flat; the gradient is first shortened to norm `longest`; β2 is `beta2`."""
 
-    def __init__(self, weights: Tensor, grads: Tensor, *, longest: float):
-        self.weights, self.grads, self.longest = weights, grads, longest
+    def __init__(self, weights: Tensor, grads: Tensor, *, longest: float, beta2: float = 0.999):
+        self.weights, self.grads, self.longest, self.beta2 = weights, grads, longest, beta2
         self.m, self.v = torch.zeros_like(weights), torch.zeros_like(weights)
         self.t = 0
 
@@ -30,8 +30,8 @@ class Adam:
             self.grads.mul_(self.longest / norm)
         self.t += 1
         self.m.lerp_(self.grads, 1 - BETA1)
-        self.v.mul_(BETA2).addcmul_(self.grads, self.grads, value=1 - BETA2)
-        root = self.v.sqrt().mul_((1 - BETA2**self.t) ** -0.5).add_(EPS)
+        self.v.mul_(self.beta2).addcmul_(self.grads, self.grads, value=1 - self.beta2)
+        root = self.v.sqrt().mul_((1 - self.beta2**self.t) ** -0.5).add_(EPS)
         self.weights.addcdiv_(self.m, root, value=-rate / (1 - BETA1**self.t))
         return norm
 

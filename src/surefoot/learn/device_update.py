@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from surefoot.learn.adam import BETA1, BETA2, EPS, Adam, Rate
+from surefoot.learn.adam import BETA1, EPS, Adam, Rate
 from surefoot.learn.device import quick_products
 from surefoot.learn.losses import Seen, surrogate, value_loss
 from surefoot.learn.mirror import Map
@@ -49,9 +49,9 @@ class _Optimiser:
         g = torch.where(good, a.grads * (a.longest / norm.clamp(min=a.longest)), 0.0)
         self.t += good
         a.m.copy_(torch.where(good, torch.lerp(a.m, g, 1 - BETA1), a.m))
-        a.v.copy_(torch.where(good, BETA2 * a.v + (1 - BETA2) * g * g, a.v))
+        a.v.copy_(torch.where(good, a.beta2 * a.v + (1 - a.beta2) * g * g, a.v))
         t = self.t.clamp(min=1.0)
-        root = a.v.sqrt() * (1 - BETA2**t).rsqrt().float() + EPS
+        root = a.v.sqrt() * (1 - a.beta2**t).rsqrt().float() + EPS
         change = (rate / (1 - BETA1**t)).float() * a.m / root
         a.weights.sub_(torch.where(good, change, 0.0))
         return norm

@@ -85,8 +85,10 @@ class Learner:
         own = seed if group is None else group.seed(seed)
         self.shuffle = torch.Generator().manual_seed(own + 1)
         self.noise = torch.Generator(device=device).manual_seed(own + 2)
-        self.actor_adam = Adam(self.policy.net.weights, self.policy.net.grads, longest=ppo.gradient)
-        self.critic_adam = Adam(self.critic.net.weights, self.critic.net.grads, longest=ppo.gradient)
+        self.actor_adam, self.critic_adam = (
+            Adam(net.weights, net.grads, longest=ppo.gradient, beta2=ppo.beta2)
+            for net in (self.policy.net, self.critic.net)
+        )
         self.rate = Rate(ppo.rate, target=ppo.kl, floor=ppo.rate_bounds[0], ceiling=ppo.rate_bounds[1])
         self.critic_memory: Tensor | None = None
         """The critic's memory before the next rollout's first state, (worlds, memory)."""

@@ -146,7 +146,8 @@ class PolicySteps:
     def _surrogate(self, mu: Tensor, old: Tensor, seen: Seen, *, count: int, real: int) -> Surrogate:
         clip, bonus, count = self.ppo.clip, self.ppo.entropy, max(1, count)
         mu, now, old, *rows = (quick(t) for t in (mu, self.policy.log_std, old, *seen))
-        return surrogate(mu, now, old, Seen(*rows), clip=clip, bonus=bonus, count=count, real=real)
+        with np.errstate(over="ignore", invalid="ignore"):  # A minibatch that is not finite is refused and named.
+            return surrogate(mu, now, old, Seen(*rows), clip=clip, bonus=bonus, count=count, real=real)
 
     def _step(self, found: Surrogate, rates: Rates, where: str, count: int, real: int) -> Report:
         """Adapt the rate, tell it, step. An update's first minibatch has KL 0 by construction: no news for the rate."""
@@ -214,9 +215,10 @@ class CriticSteps:
     ) -> tuple[Any, Tensor]:
         """L_V, left where it was computed, and dL/dv."""
         rows = (quick(t) for t in (v, R, before))
-        loss, d = value_loss(
-            *rows, clip=self.ppo.value_clip, count=max(1, count), keep=None if keep is None else quick(keep)
-        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            loss, d = value_loss(
+                *rows, clip=self.ppo.value_clip, count=max(1, count), keep=None if keep is None else quick(keep)
+            )
         return loss, torch.as_tensor(d)
 
     def _step(self, loss: Any, rates: Rates, where: str, count: int) -> Report:

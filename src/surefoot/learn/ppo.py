@@ -35,6 +35,8 @@ class PPO:
     """Floor and ceiling of the learning rate [1]."""
     gradient: float = 1.0
     """Longest gradient of each network [1]."""
+    beta2: float = 0.999
+    """β2 of Adam: what a squared gradient counts for one step later [1]; lower is bolder, as the first gradients are forgotten sooner."""
     std: float = 0.8
     """σ of the actions at the start [action units]."""
     std_bounds: tuple[float, float] = (0.05, 1.5)
@@ -76,6 +78,7 @@ class PPO:
                 self.entropy, self.memory, self.critic_memory, self.warmup
             )
             >= 0,
+            "beta2 must lie in 0..1 and be below 1": 0 <= self.beta2 < 1,
             "integral must lie in 0..1": 0 <= self.integral <= 1,
         }
         for sentence, holds in checks.items():

@@ -75,10 +75,13 @@ PRESETS = {
         ppo=replace(QUICK, gamma=0.985), worlds=256, steps=2_000_000, control_dt=0.02, practice={"anywhere": 0.3}
     ),
     "crazyflie": Preset(
-        ppo=replace(QUICK, horizon=8, minibatches=8, gamma=0.975, integral=0.05),
+        ppo=replace(
+            QUICK, horizon=8, epochs=8, minibatches=8, gamma=0.975, integral=0.05, both_sides=False, kl=0.06, beta2=0.97
+        ),
         worlds=512,
-        steps=1_500_000,
+        steps=1_000_000,
         control_dt=0.024,
+        practice={"episode": 1.92, "settle": 1.0},
     ),
     "hopper": Preset(
         ppo=replace(SMALL, horizon=16, epochs=6, gamma=0.99, rate_bounds=(1e-4, 1e-3)), worlds=512, steps=2_500_000
