@@ -7,6 +7,7 @@ target or component. `pack` maps e to unconstrained coordinates z, one column pe
 """
 
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -181,14 +182,17 @@ class Params(Mapping[str, Param]):
 
     @staticmethod
     def _check_values(name: str, param: Param, v: np.ndarray, within: bool) -> None:
-        if not np.isfinite(v).all():
+        if not v.size:
+            return
+        low, high = (param.low, param.high) if within else param.about.hard
+        slack = 1e-12 * max(abs(low) if math.isfinite(low) else 0.0, abs(high) if math.isfinite(high) else 0.0)
+        least, most = float(v.min()), float(v.max())
+        if not (math.isfinite(least) and math.isfinite(most)):
             world = int(np.argwhere(~np.isfinite(v.reshape(len(v), -1)).all(1))[0, 0])
             raise InputError(f"param '{name}' is not a finite number in world {world}")
-        low, high = (param.low, param.high) if within else param.about.hard
-        slack = 1e-12 * max(abs(low) if np.isfinite(low) else 0.0, abs(high) if np.isfinite(high) else 0.0)
-        bad = (v < low - slack) | (v > high + slack)
-        if bad.any():
-            raise InputError(f"param '{name}' is {v[bad].flat[0]:g} {param.unit}, allowed is {low:g} .. {high:g}")
+        if least < low - slack or most > high + slack:
+            odd = v[(v < low - slack) | (v > high + slack)].flat[0]
+            raise InputError(f"param '{name}' is {odd:g} {param.unit}, allowed is {low:g} .. {high:g}")
         if param.choices is not None and not np.isin(v, param.choices).all():
             odd = v[~np.isin(v, param.choices)].flat[0]
             raise InputError(f"param '{name}' is {odd:g}, allowed are {', '.join(f'{c:g}' for c in param.choices)}")

@@ -122,12 +122,12 @@ class CommandLine:
         """
         xp, out = self.xp, self.xp.asarray(control, copy=True)
         x, mean_x, mean_xx = decay[0], decay[1], decay[2]
-        s, asked = self.spin[:, columns], xp.clip(control[:, :, columns], 0.0, 1.0)
+        s, u = self.spin[:, columns], xp.clip(control[:, :, columns], 0.0, 1.0)
+        away = xp.empty_like(u)  # s0 - u of every substep
         for j in range(out.shape[1]):
-            u = asked[:, j]
-            away = s - u
-            out[:, j, columns] = u * u + 2 * u * away * mean_x + away * away * mean_xx
-            s = u + away * x
+            away[:, j] = s - u[:, j]
+            s = u[:, j] + away[:, j] * x
+        out[:, :, columns] = u * u + 2 * u * away * mean_x[:, None] + away * away * mean_xx[:, None]
         self.spin[:, columns] = s
         return out
 

@@ -33,7 +33,7 @@ from surefoot.sim.laws import Laws
 from surefoot.sim.noise import Noise
 from surefoot.sim.physics import Physics
 from surefoot.sim.residual import Residual, Situation, memory_of
-from surefoot.sim.sensors import Readings, Sensors, View
+from surefoot.sim.sensors import Readings, Sensors, View, as_slice
 from surefoot.sim.stance import Stance
 from surefoot.sim.tape import Tape
 
@@ -371,7 +371,7 @@ class Sim:
         if "rate_limit" in self.built.features:
             control = self.commands.slew(control, limits, np.flatnonzero(np.isfinite(limits).any(0)))
         if len(self._rotors):
-            control = self.commands.spin_up(control, self.commands.lags, self._rotors)
+            control = self.commands.spin_up(control, self.commands.lags, as_slice(self._rotors))
         return control
 
     def advance(self, control: np.ndarray, record: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
