@@ -111,7 +111,7 @@ def test_the_summary_is_the_median_over_seeds_beside_its_mark():
 def test_the_bench_goes_from_training_to_marks(monkeypatch, tmp_path):
     monkeypatch.setenv("SUREFOOT_CACHE", str(tmp_path))
     monkeypatch.setattr(hop, "Hop", lambda: Hop(episode=0.2))
-    monkeypatch.setattr(bench, "PLAN", replace(PLAN, worlds=4, steps=1))
+    monkeypatch.setattr(bench, "PLAN", replace(PLAN, worlds=4, steps=200))
     few = replace(settings("hopper"), worlds=8, ppo=PPO(horizon=4, epochs=1, minibatches=1, hidden=(8,)))
     monkeypatch.setattr(bench, "settings", lambda robot: few)
     for name, value in {"PRICED_STEPS": 1, "WALKER_STEPS": 1, "UNSEEN": 4, "DRAWS": 2, "AT_A_DRAW": 4}.items():
