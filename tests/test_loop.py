@@ -369,6 +369,8 @@ def test_a_small_loop_from_end_to_end_and_again(tmp_path):
         "rungs/identified/bundle/policy.onnx",
     ):
         assert (tmp_path / name).is_file(), name
+    fitted = Folder(tmp_path).record("identify")["result"]["values"]
+    assert {row["name"]: row["unit"] for row in fitted} == {"resistance": "ohm", "command_delay": "s"}
     said: list[str] = []
     again = run_loop(loop, tmp_path, say=said.append)
     assert again == made

@@ -186,6 +186,7 @@ def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _li
 
     def work(_again: bool) -> dict[str, Any]:
         from surefoot.identify import identify
+        from surefoot.identify.fit_table import units_of
 
         spent = sum(folder.result(name)["robot_seconds"] for name in used)
         if spent > kit.budget:
@@ -200,8 +201,8 @@ def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _li
         fit.save(folder / "fit.json")
         ends = fit.intervals()
         rows = [
-            {"name": name, "value": float(v), "low": float(a), "high": float(b)}
-            for name, v, (a, b) in zip(fit.names, fit.values, ends, strict=True)
+            {"name": name, "value": float(v), "low": float(a), "high": float(b), "unit": unit}
+            for name, v, (a, b), unit in zip(fit.names, fit.values, ends, units_of(fit), strict=True)
         ]
         return {
             "values": rows, "robot_seconds": spent, "at_bound": list(fit.at_bound),
