@@ -265,3 +265,9 @@ def test_a_mirror_must_return_to_the_original():
     assert mirror.over(("policy", "critic"))(torch.tensor([1.0, 2.0, 3.0])).tolist() == [-1, 3, 2]
     with pytest.raises(InputError, match="'history' has no mirror map"):
         mirror.over(("history",))
+
+
+@pytest.mark.parametrize("beta2", [1.0, -0.1, float("nan")])
+def test_a_beta2_with_which_adam_cannot_step_is_refused(beta2):
+    with pytest.raises(InputError, match=r"beta2 must lie in 0\.\.1 and be below 1"):
+        PPO(beta2=beta2)

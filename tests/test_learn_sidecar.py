@@ -127,9 +127,11 @@ def test_no_process_where_there_can_be_none(monkeypatch):
 
     monkeypatch.setattr(os, "fork", full)
     rollout = rolled(one, world)
+    before = len(os.listdir("/proc/self/fd"))
     for _ in range(2):
         assert one.update(rollout, threads=2).numbers
     assert one._sidecar is None
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_killed_training_takes_its_process_along(tmp_path):

@@ -300,6 +300,14 @@ def test_settings_are_checked_and_survive_json():
         Learner(PPO(actor=("polcy",)), {"policy": 2}, 1, seed=0)
 
 
+def test_by_turns_minibatches_keep_their_rows_however_many_there_are():
+    n = m = 40_000
+    ppo = PPO(epochs=1, minibatches=m, both_sides=False)
+    drawn = draw(ppo, n, torch.Generator().manual_seed(0), turns=True)
+    shown = torch.cat([rows for _, rows, _ in cut(ppo, drawn, torch.device("cpu"), mirrored=True)])
+    assert torch.equal(shown % n, drawn.orders[0])
+
+
 def test_by_turns_every_transition_and_its_image_are_shown_once_in_two_epochs():
     ppo = PPO(epochs=4, minibatches=3, both_sides=False)
     n = 50

@@ -222,7 +222,7 @@ class Learner:
             try:
                 self._sidecar = Sidecar(self.ppo, self.critic, self.critic_adam, self._map_critic, **size)
             except OSError:
-                self._busy = -math.inf
+                self._busy = -math.inf  # Never asked for again.
         ready = self._sidecar is not None and not self._sidecar.lost and self._sidecar.fits(rollout)
         return self._sidecar if ready else None
 

@@ -82,7 +82,7 @@ def cut(ppo: PPO, drawn: Drawn, device: torch.device, *, mirrored: bool = False)
         real = sizes
         if drawn.turned is not None:
             image = drawn.turned[order].numpy() ^ bool(epoch % 2)
-            first = np.argsort((2 * part + image).astype(np.int16), kind="stable")
+            first = np.argsort((2 * part + image).astype(np.min_scalar_type(2 * m)), kind="stable")
             order = torch.from_numpy((order.numpy() + n * image)[first])
             real = np.bincount(part[~image], minlength=m)
         for k, rows in enumerate(order.to(device).tensor_split(bounds[1:-1])):

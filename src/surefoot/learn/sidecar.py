@@ -84,7 +84,12 @@ class Sidecar:
             stream.flush()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError:
+                for wire in (asked, tell, answer, answered):
+                    os.close(wire)
+                raise
         if not pid:
             _serve(ppo, critic, adam, mirrored, self.shared, asked, answered)
         os.close(asked)
