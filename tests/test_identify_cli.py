@@ -70,6 +70,8 @@ def test_both_modes_are_printed_with_their_difference_and_written_side_by_side(f
     (["--out", "fit.txt"], "must end in .json"),
     (["--report", "page.pdf"], "must end in .html"),
     (["--suspended"], "cannot be suspended"),
+    (["--hung"], "cannot hang"),
+    (["--hung", "--suspended"], "give one of the two"),
     (["--gains"], "gains"),
 ])  # fmt: skip
 def test_a_mistake_is_one_sentence(files, more, sentence, capsys):

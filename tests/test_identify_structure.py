@@ -328,11 +328,40 @@ def test_the_go2_bench_scores_and_holds_out_the_end_of_a_recording():
     fit, judge, words = real_go2.split([log], Request(), "go2_motor_dls")
     assert fit["joint_pos"].t[-1] <= judge[0]["joint_pos"].t[0] + 1e-6
     assert "last 40 %" in words
-    sim = sf.Sim(real_go2.in_the_air(log), real_go2.joint_params(), threads=1)
+    sim = real_go2.sim_of(log, each=True)
     score, each = real_go2.pace(sim, judge[0], sim.params.nominal_e(1))
     assert score == pytest.approx(float((each**2).sum()))
     assert sim.robot.actuators[0].kd == 1.5
-    assert sf.Sim(real_go2.in_the_air(log), real_go2.shared_params(), threads=1).params.d == 11
+    assert (sim.params.d, real_go2.sim_of(log, slope=False).params.d) == (49, 18)
+    hung = real_go2.sim_of(replace(log, meta={**log.meta, "held": "hung"}))
+    assert (sim.robot.strap, hung.robot.strap is None, "moment" in hung.params) == (None, False, True)
+    weight = {name: float(hung.params.nominal_e(1)[name][0]) for name in ("mass_thigh", "mass_calf")}
+    assert weight == pytest.approx({"mass_thigh": 1.152, "mass_calf": 0.2414}, abs=1e-3)
+
+
+def test_what_a_recording_does_not_tell_stays_at_the_published_figure():
+    """Slow motion tells friction and weight, not rotors: the planted friction is carried over, the armature is not guessed."""
+    robot = sf.load("go2")
+    t = np.arange(0.0, 4.0, 0.005)
+    rest = np.array([robot.pose[j] for j in robot.joints])
+    u = rest - 0.35 + 0.7 * np.abs((0.7 * t[:, None] + np.linspace(0, 1, 12)) % 2.0 - 1.0)
+    make = {"unit": "rad", "t": t, "columns": robot.joints, "clock": "log"}
+    still = Channel(name="joint_pos", values=u, role="y", **make)
+    log = Log(
+        channels=(Channel(name="joint_pos_target", values=u, role="u", **make), still), robot="go2", meta={"kp": 20.0, "kd": 1.5}
+    )  # fmt: skip
+    sim = real_go2.sim_of(log, slope=False)
+    planted = {"coulomb_thigh": 0.35, "mass_thigh": 1.4, "armature_hip": 0.03}
+    e = {**sim.params.nominal_e(1), **{name: np.array([value]) for name, value in planted.items()}}
+    moved = sim.replay(log, e, channels=("joint_pos",)).values["joint_pos"][0]
+    noise = 5e-4 * np.cumsum(np.random.default_rng(0).standard_normal(moved.shape), axis=0) / np.sqrt(len(t))
+    log = replace(log, channels=(log["joint_pos_target"], replace(still, values=moved + noise)))
+    found, words = real_go2.transferable(sim, log, Request())
+    assert found["coulomb_thigh"][0] == pytest.approx(0.35, rel=0.15)
+    assert found["mass_thigh"][0] == pytest.approx(1.4, rel=0.1)
+    for name in ("calf_stop", "stop_damping"):
+        assert name in words
+        np.testing.assert_array_equal(found[name], sim.params.nominal_e(1)[name])
 
 
 def test_the_so101_bench_takes_the_jaw_in_and_finds_the_liveliest_piece():

@@ -244,6 +244,76 @@ def test_suspended_robot_hangs_still_with_the_same_legs():
         load("cartpole").suspended()
 
 
+def test_a_hung_robot_hangs_level_below_its_hook():
+    robot = load("go2").hung(height=1.2, length=0.4)
+    assert (robot.base, robot.ground, robot.name) == ("base", False, "go2_hung")
+    assert len({robot.hash, load("go2").hash, load("go2").hung().hash, load("go2").suspended().hash}) == 4
+    model = robot.spec().compile()
+    data = mujoco.MjData(model)
+    model.opt.timestep = 0.001
+    for name, angle in robot.pose.items():
+        joint = model.joint(name)
+        data.qpos[joint.qposadr[0]] = angle
+        model.jnt_stiffness[joint.id], model.qpos_spring[joint.qposadr[0]] = 1e4, angle
+    for _ in range(500):
+        mujoco.mj_step(model, data)
+    assert data.body("base").xpos == pytest.approx([0.0, 0.0, 1.2], abs=1e-3)
+    assert data.body("base").xmat[8] == pytest.approx(1.0, abs=1e-5)
+    assert data.ten_length[0] == pytest.approx(0.4, abs=1e-4)
+
+
+def test_legs_of_a_hung_robot_push_its_base_away():
+    robot = load("go2").hung()
+    model = robot.spec().compile()
+    model.dof_damping[:], model.opt.gravity[:], model.opt.timestep = 0.0, 0.0, 0.0005
+    model.tendon_stiffness[:], model.tendon_damping[:] = 0.0, 0.0
+    data = mujoco.MjData(model)
+    for name, angle in robot.pose.items():
+        data.qpos[model.joint(name).qposadr[0]] = angle
+    data.qvel[model.joint("FL_thigh_joint").dofadr[0]] = 3.0
+    before = total_momentum(model, data)
+    for _ in range(200):
+        mujoco.mj_step(model, data)
+    assert total_momentum(model, data)[0] == pytest.approx(before[0], rel=0.02)
+    assert abs(data.qvel[0]) > 1e-3
+
+
+def test_a_moment_tilts_a_hung_robot_against_its_weight():
+    """M + W (x cos θ - h sin θ) = 0, with x and h from the strap to the centre of mass below it."""
+    robot = load("go2").hung(lift=0.1)
+    spec = robot.spec()
+    for joint in [j for j in spec.joints if j.type == mujoco.mjtJoint.mjJNT_HINGE]:
+        spec.delete(joint)
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    x, _, z = data.subtree_com[0] - data.body("base").xpos - robot.strap.place
+    weight = model.body_subtreemass[0] * 9.81
+    data.xfrc_applied[model.body("base").id, 4] = moment = 2.0  # [N·m]
+    model.dof_damping[:] = 5.0
+    for _ in range(4000):
+        mujoco.mj_step(model, data)
+    tilt = np.arcsin(-data.body("base").xmat[6])
+    assert tilt > 0.05
+    assert weight * (x * np.cos(tilt) + z * np.sin(tilt)) == pytest.approx(-moment, rel=0.02)
+
+
+def total_momentum(model, data):
+    mujoco.mj_forward(model, data)
+    mujoco.mj_subtreeVel(model, data)
+    return np.array(data.subtree_linvel[0] * model.body_subtreemass[0])
+
+
+@pytest.mark.parametrize(("more", "sentence"), [
+    ({"length": 0.0}, "length above 0"), ({"height": float("nan")}, "must be numbers"), ({"lift": -0.2}, "would turn over"),
+])  # fmt: skip
+def test_a_strap_that_cannot_hold_is_refused(more, sentence):
+    with pytest.raises(InputError, match=sentence):
+        load("go2").hung(**more)
+    with pytest.raises(InputError, match="cannot hang"):
+        load("cartpole").hung()
+
+
 def test_voltage_motor_takes_its_constants_from_stall_torque_and_free_speed(tmp_path):
     voltage = ROBOT.replace(
         'model = "torque"\ntorque_limit = 30.0',

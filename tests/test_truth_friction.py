@@ -1,7 +1,7 @@
 """Truth tests of joint friction: the engine against a scalar integration of the friction-budget equations (BAM M1..M6).
 
 τ_stop = I/dt dq + τ_m + τ_e        τ_f = -sign(τ_stop) min(|τ_stop|, F + D |dq|)
-F = Kc + (Ks + Ksl |τ_m - τ_e|) exp(-|dq/vs|^a) + Kl |τ_m - τ_e| + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² while they oppose
+F = Kc + Kp q + (Ks + Ksl |τ_m - τ_e|) exp(-|dq/vs|^a) + Kl |τ_m - τ_e| + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² while they oppose
 """
 
 import numpy as np
@@ -23,18 +23,19 @@ def made(folder, bodies, *, worlds, dt=0.0005, **params):
     return Sim(rig(folder, bodies, motor=MOTOR, dt=dt), Params(**params), worlds=worlds, noise=False)
 
 
-def budget(k, motor, load, rate):
+def budget(k, motor, load, q, rate):
     """F of the equations above; k maps kinds to (worlds,) values."""
     through = np.abs(motor - load)
     slow = np.exp(-(np.abs(rate / SPEED) ** SHAPE))
     F = k["coulomb"] + (k["stribeck"] + k["load_stribeck"] * through) * slow + k["load_friction"] * through
     F = F + np.abs(k["motor_friction"] * motor - k["external_friction"] * load)
-    return F + np.where(motor * load < 0, k["quadratic_friction"] * through**2, 0.0)
+    F = F + np.where(motor * load < 0, k["quadratic_friction"] * through**2, 0.0)
+    return np.maximum(F + k["coulomb_slope"] * q, 0.0)
 
 
 KINDS = (
     "coulomb", "stribeck", "load_friction", "load_stribeck", "motor_friction", "external_friction",
-    "quadratic_friction", "damping",
+    "quadratic_friction", "damping", "coulomb_slope",
 )  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def integrate(e, u, q, period, steps, dt=5e-4):
         for _ in range(round(period / dt)):
             load = -WEIGHT * np.sin(q)
             stop = INERTIA / dt * dq + motor + load
-            limit = budget(k, motor, load, dq) + k["damping"] * np.abs(dq)
+            limit = budget(k, motor, load, q, dq) + k["damping"] * np.abs(dq)
             dq = dq + dt / INERTIA * (motor + load - np.sign(stop) * np.minimum(np.abs(stop), limit))
             q = q + dt * dq
         out.append(q)
@@ -71,7 +72,10 @@ def sway(t):
 
 
 def params_of(*kinds):
-    return {kind: P[kind](low=0, high=5, **(LAW if "stribeck" in kind else {})) for kind in kinds}
+    return {
+        kind: P[kind](low=-5 if kind == "coulomb_slope" else 0, high=5, **(LAW if "stribeck" in kind else {}))
+        for kind in kinds
+    }
 
 
 def difference(folder, e, u=sway, q=0.5, steps=300):
@@ -86,7 +90,7 @@ ALONE = {
     "coulomb": [0.0, 0.1, 0.4], "damping": [0.0, 0.02, 0.1], "stribeck": [0.0, 0.1, 0.4],
     "load_friction": [0.0, 0.1, 0.3],
     "load_stribeck": [0.0, 0.1, 0.3], "motor_friction": [0.0, 0.1, 0.3], "external_friction": [0.0, 0.1, 0.3],
-    "quadratic_friction": [0.0, 0.05, 0.15],
+    "quadratic_friction": [0.0, 0.05, 0.15], "coulomb_slope": [-0.3, 0.1, 0.4],
 }  # fmt: skip
 
 

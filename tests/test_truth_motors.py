@@ -1,8 +1,12 @@
 """Truth tests of the motors: each Param is changed alone and its effect compared with a closed form."""
 
+import dataclasses
+
+import mujoco
 import numpy as np
 import pytest
 
+import surefoot as sf
 from rigs import ENCODER, PENDULUM, TORQUE, WHEEL, rig
 from surefoot.errors import InputError
 from surefoot.params import CONSTRUCTORS as P
@@ -342,3 +346,41 @@ def test_a_series_spring_resonates_with_the_link(tmp_path):
         i = np.flatnonzero(np.diff(np.sign(y)))
         crossings = t[i] + 0.005 * y[i] / (y[i] - y[i + 1])
         assert np.pi / np.diff(crossings).mean() == pytest.approx(np.sqrt(stiffness[world] / (0.02 + 1e-5)), rel=1e-3)
+
+
+def test_a_rotor_on_the_link_before_couples_the_two_joints():
+    """M = JᵀJ I with J = (1, way gear): I on the first joint, gear² I on its own, way gear I between them."""
+    params = {"rotor": sf.rotor_inertia(".*_calf_joint", low=0.0, high=2e-4)}
+    sim = sf.Sim(sf.load("go2").suspended(), sf.Params(**params), worlds=2, noise=False)
+    inertia, gear = 1.5e-4, 12.13
+    sim.apply({"rotor": np.array([0.0, inertia])})
+    matrices = []
+    for world in range(2):
+        model, data = sim.engine.single(world)
+        mujoco.mj_forward(model, data)
+        full = np.zeros((model.nv, model.nv))
+        mujoco.mj_fullM(model, data, full)
+        matrices.append(full)
+    more = matrices[1] - matrices[0]
+    for leg in ("FL", "FR", "RL", "RR"):
+        thigh, calf = (int(sim.model.joint(f"{leg}_{part}_joint").dofadr[0]) for part in ("thigh", "calf"))
+        pair = more[np.ix_([thigh, calf], [thigh, calf])]
+        exact = inertia * np.array([[1.0, -gear], [-gear, gear**2]])
+        np.testing.assert_allclose(pair, exact, atol=1e-12)
+    assert np.abs(more).sum() == pytest.approx(4 * np.abs(exact).sum())
+
+
+@pytest.mark.parametrize(("robot", "of", "more", "sentence"), [
+    ("go2", ".*_calf_joint", {"way": 2}, "is not -1"),
+    ("go2", ".*_hip_joint", {}, "nothing would couple"),
+])  # fmt: skip
+def test_a_rotor_that_cannot_be_coupled_is_refused(robot, of, more, sentence):
+    with pytest.raises(sf.InputError, match=sentence):
+        sf.Sim(sf.load(robot), sf.Params(rotor=sf.rotor_inertia(of, low=0.0, high=1e-3, **more)))
+
+
+def test_a_rotor_needs_a_gear():
+    go2 = sf.load("go2")
+    bare = dataclasses.replace(go2, actuators=tuple(dataclasses.replace(a, gear=None) for a in go2.actuators))
+    with pytest.raises(sf.InputError, match="'rotor': the robot file states no gear for 'FR_calf_joint'"):
+        sf.Sim(bare, sf.Params(rotor=sf.rotor_inertia(".*_calf_joint", low=0.0, high=1e-3)))

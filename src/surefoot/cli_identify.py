@@ -34,6 +34,7 @@ def identify(
     starts: int = 1,
     rugged: bool = False,
     suspended: bool = False,
+    hung: bool = False,
     gains: bool = False,
     mode: Literal["simulation", "inverse", "both"] = "simulation",
     seed: int = 0,
@@ -55,7 +56,8 @@ def identify(
         robust: residuals beyond this many standard deviations count linearly.
         starts: number of different starting points.
         rugged: search with CMA-ES first.
-        suspended: the robot hangs, its base held still.
+        suspended: legs in the air, the base held still on a stand.
+        hung: the robot hangs from a strap, free to swing and turn.
         gains: the motors' kp and kd are those that the logs state.
         mode: e that predicts trajectories best; or the e of the equation of motion itself, for robots that are bolted down; or both,
             and what their difference says (masses and rotors then come from the equation of motion).
@@ -75,7 +77,7 @@ def identify(
             "a report shows replays, and --mode inverse makes none: use --mode both, or leave out --report"
         )
     recorded = _read(logs, mapping)
-    sim, only = _sim(robot, params, recorded, suspended, gains)
+    sim, only = _sim(robot, params, recorded, _held(suspended, hung), gains)
     options: dict[str, Any] = {"window": window, "held_out": held_out, "start": "log" if log_start else "estimate"}
     more = {
         "channels": _names(channels),
@@ -126,6 +128,7 @@ def gap(
     channels: Channels = None,
     window: Seconds = None,
     suspended: bool = False,
+    hung: bool = False,
     gains: bool = False,
     json: bool = False,
 ) -> int:
@@ -139,7 +142,8 @@ def gap(
         mapping: name of a bundled mapping, or a mapping file.
         channels: channels to compare, "joint_pos,gyro"; all that can be replayed when left out.
         window: how far the replay runs before it starts anew from the log [s]; 1 s when left out.
-        suspended: the robot hangs, its base held still.
+        suspended: legs in the air, the base held still on a stand.
+        hung: the robot hangs from a strap, free to swing and turn.
         gains: the motors' kp and kd are those that the logs state.
         json: print the gaps as JSON.
     """
@@ -148,7 +152,7 @@ def gap(
 
     found = None if fit is None else load_fit(fit)
     recorded = _read(logs, mapping)
-    sim, _ = _sim(robot, None if params is None else str(params), recorded, suspended, gains, found)
+    sim, _ = _sim(robot, None if params is None else str(params), recorded, _held(suspended, hung), gains, found)
     rows = gap_rows(sim, recorded, found, channels=_names(channels), window=window)
 
     def text() -> str:
@@ -180,8 +184,17 @@ def _read(paths: tuple[Path, ...], mapping: str | None) -> "list[Log]":
     return [log for path in paths for log in read_logs(path, mapping=mapping)]
 
 
+def _held(suspended: bool, hung: bool) -> str:
+    """How a robot is held in the air: "suspended", "hung", or "" where it is not."""
+    from surefoot.errors import InputError
+
+    if suspended and hung:
+        raise InputError("--suspended holds the base still and --hung lets it swing: give one of the two")
+    return "suspended" if suspended else "hung" if hung else ""
+
+
 def _sim(
-    name: str, params: str | None, logs: "list[Log]", suspended: bool, gains: bool, fit: "Fit | None" = None
+    name: str, params: str | None, logs: "list[Log]", held: str, gains: bool, fit: "Fit | None" = None
 ) -> "tuple[Sim, list[str] | None]":
     """The robot as the options describe it, and which of its Params are meant."""
     from surefoot.params import Params
@@ -189,8 +202,8 @@ def _sim(
     from surefoot.sim import Sim
 
     robot = load(name)
-    if suspended:
-        robot = robot.suspended()
+    if held:
+        robot = robot.hung() if held == "hung" else robot.suspended()
     if gains:
         robot = _with_gains(robot, logs)
     own, only = robot.params, None

@@ -181,6 +181,8 @@ def excite(
         The motion, what it is expected to teach, and how the families compared.
     """
     effort, say = effort or Effort(), say or (lambda _line: None)
+    if sim.robot.strap is not None:
+        raise InputError(f"{sim.robot.name} swings from a strap, which nobody can command: design on robot.suspended()")
     if not seconds >= 4 * sim.control_dt:
         raise InputError(
             f"a motion needs at least {4 * sim.control_dt:g} s ({sim.robot.name}'s control period times 4), got {seconds!r}"

@@ -65,7 +65,7 @@ class EquationError:
         for row, col, place in zip(self._rows, self._cols, self._from, strict=True):
             inertia[:, row] += term["M"][:, place] * acceleration[:, col]
         smooth = motor + term["qfrc_passive"] - inertia - term["qfrc_bias"]
-        friction = dry_friction(worker, move.v, motor[:, sensors.dq], -term["qfrc_bias"][:, sensors.dq])
+        friction = dry_friction(worker, q, move.v, motor[:, sensors.dq], -term["qfrc_bias"][:, sensors.dq])
         return (smooth[:, sensors.dq] - np.sign(move.v) * friction).T
 
 
@@ -83,7 +83,7 @@ def _matrix_map(model: mujoco.MjModel) -> tuple[list[int], list[int], list[int]]
     return rows, cols, places
 
 
-def dry_friction(sim: Sim, v: np.ndarray, motor: np.ndarray, external: np.ndarray) -> np.ndarray:
+def dry_friction(sim: Sim, q: np.ndarray, v: np.ndarray, motor: np.ndarray, external: np.ndarray) -> np.ndarray:
     """Friction that does not vanish with speed, (T, joints) [N·m], of moving joints: the law of laws.py with the e of world 0."""
     t = {name: table[0] for name, table in sim.physics.tables.items() if table.ndim > 1}
     if "friction_law" not in sim.built.features:
@@ -93,5 +93,6 @@ def dry_friction(sim: Sim, v: np.ndarray, motor: np.ndarray, external: np.ndarra
     force = t["coulomb"] + t["stribeck"] * slow + (t["load_friction"] + t["load_stribeck"] * slow_load) * through
     force = force + np.abs(t["motor_friction"] * motor - t["external_friction"] * external)
     force = force + np.where(motor * external < 0, t["quadratic_friction"] * through**2, 0.0)
+    force = np.maximum(force + t["coulomb_slope"] * (q - sim.laws.default_pose), 0.0)
     asymmetry = t["coulomb_asymmetry"] + t["damping_asymmetry"] * np.abs(v)
     return np.maximum(force + np.sign(v) * asymmetry, 0.0)

@@ -164,6 +164,17 @@ _geometry(
     hard=(1e-6, INF),
     engines=("cpu",),
 )
+_geometry(
+    "stop_damping",
+    "1",
+    "Damping ratio of a joint's stops: 1 gives way without springing back, rubber buffers have less; below 1 the stop "
+    "is also stiffer at the same softness.",
+    target="joint",
+    fields=("jnt_solref",),
+    column=1,
+    hard=(1e-3, INF),
+    engines=("cpu",),
+)
 
 
 def _inertia(name: str, unit: str, about: str, **more) -> None:

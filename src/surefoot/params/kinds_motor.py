@@ -105,6 +105,18 @@ _actuator(
     constants=True,
     engines=("cpu", "cuda", "physx"),
 )
+_actuator(
+    "rotor_inertia",
+    "kg·m²",
+    "Inertia of the joint's rotor itself where the motor sits on the link before: it spins `gear` times as fast as the "
+    "joint (the robot file's gear) and with that link, so the two joints feel each other; `way` -1: against the joint. Adds "
+    "gear² times itself to the joint's armature.",
+    fields=("tendon_armature",),
+    constants=True,
+    structural="rotor_spin",
+    engines=("cpu",),
+    options=Options({"way": -1}),
+)
 _actuator("damping", "N·m·s/rad", "Viscous friction.", fields=("dof_damping",), engines=("cpu", "cuda", "physx"))
 _actuator(
     "coulomb",
@@ -172,6 +184,15 @@ _actuator(
     "Viscous friction by direction: more by this while the joint moves forward, less by it while it moves back; dry "
     "and asymmetric friction together never push.",
     fields=("sim.damping_asymmetry",),
+    hard=(-INF, INF),
+    structural="friction_law",
+)
+_actuator(
+    "coulomb_slope",
+    "N·m/rad",
+    "Dry friction by position: more by this for each radian from the joint's default pose, never below zero; seals, "
+    "cables and linkages that bind towards one end.",
+    fields=("sim.coulomb_slope",),
     hard=(-INF, INF),
     structural="friction_law",
 )

@@ -295,7 +295,11 @@ def _copied(subject: Subject, values: list[float]) -> Iterator[Finding]:
     for name in available():
         other = load(name)
         theirs = sorted({a.torque_limit for a in other.actuators if a.torque_limit is not None})
-        if other.name == subject.robot.name.removesuffix("_suspended") or len(values) < 2 or len(theirs) != len(values):
+        if (
+            other.name == subject.robot.name.removesuffix("_suspended").removesuffix("_hung")
+            or len(values) < 2
+            or len(theirs) != len(values)
+        ):
             continue
         ratios = np.array(values) / np.array(theirs)
         factor = round(float(ratios[0]))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import mujoco
+import numpy as np
 
 from surefoot.errors import InputError, did_you_mean
 from surefoot.params import Params
@@ -85,8 +86,28 @@ class SensorSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Strap:
+    """What a hanging robot hangs from: a spring from a point of its base straight up to a hook.
+
+    Between swings it is nearly a free body: legs that move push the base away, so that joints feel less inertia than on a stand.
+    """
+
+    place: tuple[float, float, float]  # [m] where it is tied, in the base's frame
+    length: float  # [m] from there to the hook, under load
+    load: float  # [N] weight that it carries at that length
+    stiffness: float = 1e4  # [N/m]
+    damping: float = 300.0  # [N·s/m] along the strap
+    drag: float = 1.0  # [N·s/m] and [N·m·s/rad] against swinging and turning
+
+    @property
+    def slack(self) -> float:
+        """[m] Length without load."""
+        return self.length - self.load / self.stiffness
+
+
+@dataclass(frozen=True, kw_only=True)
 class Robot:
-    """A robot as read from its folder; immutable, variants by `dataclasses.replace` or `suspended`."""
+    """A robot as read from its folder; immutable, variants by `dataclasses.replace`, `suspended` or `hung`."""
 
     name: str
     title: str
@@ -108,6 +129,7 @@ class Robot:
     options: Mapping[str, Any]  # of the physics, as in MuJoCo's <option>
     hash: str  # content hash of robot file, model file and assets
     fixed: str | None = None  # body whose free joint `suspended` took away
+    strap: Strap | None = None  # what a robot that is `hung` hangs from
     rest: Mapping[str, float] = field(default_factory=dict)  # pose [rad] to be left in without power; empty: not known
 
     @property
@@ -139,6 +161,8 @@ class Robot:
         if self.fixed is not None:
             spec.delete(next(joint for joint in spec.joints if joint.type == mujoco.mjtJoint.mjJNT_FREE))
             spec.body(self.fixed).pos = [0.0, 0.0, self.height]
+        if self.strap is not None:
+            _tie(spec, self.base, self.height, self.strap)
         if any(actuator.model != "native" for actuator in self.actuators):
             _clear_actuators(spec)
         for actuator in self.actuators:
@@ -160,6 +184,52 @@ class Robot:
         digest = hashlib.sha256(f"{self.hash} suspended {height!r}".encode()).hexdigest()
         changed: dict[str, Any] = {"base": None, "ground": False, "fixed": self.base, "height": height, "hash": digest}
         return dataclasses.replace(self, name=f"{self.name}_suspended", **changed)
+
+    def hung(self, *, height: float = 1.0, length: float = 0.5, lift: float = 0.06) -> "Robot":
+        """The same robot hanging from a strap, no ground: it swings and turns as its legs or arms move.
+
+        Args:
+            height: of the base [m].
+            length: from the point where the strap is tied to the hook [m].
+            lift: how far that point lies above the base's origin [m], straight above the centre of mass in the default pose, so that
+                the robot hangs level.
+        """
+        if self.base is None:
+            raise InputError(f"{self.name} has no free base, so it cannot hang: use it as it is")
+        if not (length > 0 and np.isfinite([height, lift]).all()):
+            raise InputError(f"height={height}, length={length}, lift={lift}: they must be numbers, and length above 0")
+        model = self.spec().compile()
+        data = mujoco.MjData(model)
+        for name, angle in self.pose.items():
+            data.qpos[model.joint(name).qposadr[0]] = angle
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        body = model.body(self.base).id
+        centre = data.xmat[body].reshape(3, 3).T @ (data.subtree_com[body] - data.xpos[body])
+        if lift <= centre[2]:
+            raise InputError(
+                f"lift={lift:g} m ties the strap at or below the centre of mass ({centre[2]:.3f} m): the robot would turn over"
+            )
+        weight = float(model.body_subtreemass[body] * np.linalg.norm(model.opt.gravity))
+        strap = Strap(place=(float(centre[0]), float(centre[1]), float(lift)), length=float(length), load=weight)
+        digest = hashlib.sha256(f"{self.hash} hung {height!r} {strap!r}".encode()).hexdigest()
+        changed: dict[str, Any] = {"ground": False, "strap": strap, "height": height, "hash": digest}
+        return dataclasses.replace(self, name=f"{self.name}_hung", **changed)
+
+
+def _tie(spec: mujoco.MjSpec, base: str | None, height: float, strap: Strap) -> None:
+    """Add a strap to the base, and the hook it hangs from."""
+    body = next(b for b in spec.bodies if b.name == base)
+    body.pos = [0.0, 0.0, height]
+    free = next(joint for joint in body.joints if joint.type == mujoco.mjtJoint.mjJNT_FREE)
+    free.damping = [strap.drag, 0.0, 0.0]
+    x, y, z = strap.place
+    spec.worldbody.add_site(name="hook", pos=[x, y, height + z + strap.length], size=[0.01] * 3)
+    body.add_site(name="strap", pos=[x, y, z], size=[0.01] * 3)
+    tendon = spec.add_tendon(name="strap", springlength=[strap.slack, strap.slack])
+    tendon.stiffness, tendon.damping = [strap.stiffness, 0.0, 0.0], [strap.damping, 0.0, 0.0]
+    tendon.wrap_site("strap")
+    tendon.wrap_site("hook")
 
 
 def _clear_actuators(spec: mujoco.MjSpec) -> None:

@@ -168,7 +168,40 @@ def _rotor(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
         raise InputError(f"robot '{robot.name}' has no rotors")
 
 
+def _rotor_spin(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
+    """A fixed tendon q_before + way gear q for each matched joint; its armature is the rotor's inertia."""
+    if param.options["way"] not in (-1, 1):
+        raise InputError(f"way={param.options['way']!r} of rotor_inertia is not -1 (against the joint) or 1 (with it)")
+    for name in matching(param.of, robot.joints, "joint"):
+        if spec.tendon(spin_name(name)) is not None:
+            continue  # another Param owns it, which is refused with both names later
+        gear = robot.actuator(name).gear
+        if gear is None:
+            raise InputError(f"the robot file states no gear for '{name}': give its actuator one")
+        joint = spec.joint(name)
+        before = [j for j in joint.parent.parent.joints if j.type == joint.type and _parallel(j, joint)]
+        if not before:
+            raise InputError(f"no joint of the link before '{name}' turns about the same axis: nothing would couple")
+        tendon = spec.add_tendon(name=spin_name(name), armature=middle(param))
+        tendon.wrap_joint(before[0].name, 1.0)
+        tendon.wrap_joint(name, param.options["way"] * gear)
+
+
+def _parallel(first: mujoco.MjsJoint, second: mujoco.MjsJoint) -> bool:
+    """Whether the axis of a body's joint is that of the body's parent's joint."""
+    axis = np.zeros(3)
+    mujoco.mju_rotVecQuat(axis, np.asarray(second.axis, float), np.asarray(second.parent.quat, float))
+    one, other = axis / np.linalg.norm(axis), np.asarray(first.axis) / np.linalg.norm(first.axis)
+    return abs(float(one @ other)) > 1 - 1e-6
+
+
+def spin_name(joint: str) -> str:
+    """Name of the tendon that carries a rotor's inertia."""
+    return f"{joint}_rotor"
+
+
 EDITS = {
+    "rotor_spin": _rotor_spin,
     "priority": _priority,
     "ground_law": _priority,
     "soft": _soft,

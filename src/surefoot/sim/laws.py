@@ -1,10 +1,11 @@
 """Physics the engine has no field for, written into its fields before every substep.
 
     friction   F = Kc + Ks exp(-|v/vs|^a) + (Kl + Ksl exp(-|v/vsl|^al)) |τ_m - τ_e|
-                 + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² [while they oppose] + s (Kca + Dva |v|), never below zero
+                 + |Km τ_m - Ke τ_e| + Kq (τ_m - τ_e)² [while they oppose] + Kp (q - q0) + s (Kca + Dva |v|),
+                 never below zero
                a budget the engine clips against the torque that would stop the joint (BAM M1..M6, Duclusaud 2025);
                τ_m, τ_e: torques of the motor and of gravity, motion and contacts on the joint in the substep before;
-               s: direction of motion, of a joint at rest that of τ_m + τ_e
+               q0: the joint's default pose; s: direction of motion, of a joint at rest that of τ_m + τ_e
     sag        V = V0 - R_source Σ |i|                                     V bounds the motors' drive voltage (bus.py)
     ground     μ of a geom: × patch on the dark squares of the floor, × static while it slides slower than `speed`
     vibration  in the floor's own frame gravity is g + a sin(2π f t)
@@ -36,6 +37,10 @@ class Laws:
         self.dofs = physics.joint_dofs
         if "friction_law" in self.names:
             self.directed = physics.has("coulomb_asymmetry") or physics.has("damping_asymmetry")
+            self.sloped = physics.has("coulomb_slope")
+            robot, model = physics.built.robot, physics.built.model
+            self.places = np.array([int(model.joint(name).qposadr[0]) for name in robot.joints])
+            self.default_pose = np.array([robot.pose.get(name, 0.0) for name in robot.joints])
             self.knees = {kind: self._knee(kind) for kind in ("stribeck", "load_stribeck")}
             physics.engine.watch("qfrc_actuator", "qfrc_bias", "qfrc_constraint", "nf", "nefc")
         if "sag_law" in self.names:
@@ -114,6 +119,9 @@ class Laws:
         force = force + np.abs(t["motor_friction"] * motor - t["external_friction"] * external)
         opposed = motor * external < 0
         force = force + np.where(opposed, t["quadratic_friction"] * through**2, 0.0)
+        if self.sloped:
+            q = p.engine.qpos[:, self.places]
+            force = np.maximum(force + t["coulomb_slope"] * (q - self.default_pose), 0.0)
         if self.directed:
             way = np.sign(np.where(np.abs(v) > AT_REST, v, motor + external))
             force = np.maximum(force + way * (t["coulomb_asymmetry"] + t["damping_asymmetry"] * np.abs(v)), 0.0)

@@ -91,12 +91,12 @@ def _stopped(built: Built, s: Slots) -> None:
             raise InputError(f"joint '{name}' has no stops: name joints with a range, or give it one in the model")
         if s.param.kind == "stop_shift" and model.jnt_range[i, 1] - model.jnt_range[i, 0] + 2 * s.param.low <= 0:
             raise InputError(f"low={s.param.low:g} rad leaves joint '{name}' no range: raise low")
-    if s.param.kind == "stop_softness":
+    if s.param.kind in ("stop_softness", "stop_damping"):
         if (model.jnt_solref[s.ids, 0] <= 0).any():
             raise InputError(
                 f"the stop of '{s.names[0]}' is given as stiffness and damping: write solreflimit with a time constant"
             )
-        if s.param.low < 2 * model.opt.timestep * (1 - 1e-9):
+        if s.param.kind == "stop_softness" and s.param.low < 2 * model.opt.timestep * (1 - 1e-9):
             raise InputError(
                 f"low={s.param.low:g} s is below twice the time step of {model.opt.timestep:g} s, where the engine ignores it: raise low"
             )
@@ -188,6 +188,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "softness": (_resolved,),
     "stop_shift": (_stopped,),
     "stop_softness": (_stopped,),
+    "stop_damping": (_stopped,),
     "contact_damping": (_resolved,),
     "bounce": (_resolved,),
     "radius": (_round,),

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 
 from surefoot.sim import inertia, restitution
-from surefoot.sim.edits import PLAY, SPRING
+from surefoot.sim.edits import PLAY, SPRING, spin_name
 from surefoot.sim.motors import TABLES as MOTOR_TABLES
 from surefoot.sim.names import GROUND
 from surefoot.sim.slots import Slots, link_end
@@ -255,6 +255,18 @@ def _read_speed(p: "Physics", s: Slots) -> np.ndarray:
     return p.motors.nominal["voltage"][s.ids] / constant[:, s.ids]
 
 
+def _spins(p: "Physics", s: Slots) -> np.ndarray:
+    return np.array([p.built.model.tendon(spin_name(name)).id for name in s.names])
+
+
+def _write_spin(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
+    p.engine.field("tendon_armature")[np.ix_(rows, _spins(p, s))] = v
+
+
+def _read_spin(p: "Physics", s: Slots) -> np.ndarray:
+    return p.engine.field("tendon_armature")[:, _spins(p, s)]
+
+
 def _read_coulomb(p: "Physics", s: Slots) -> np.ndarray:
     if "friction_law" in p.built.features:
         return p.tables["coulomb"][:, s.ids]
@@ -311,6 +323,7 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
     "backlash": (_write_play, _read_play),
     "speed_limit": (_write_speed, _read_speed),
     "coulomb": (_write_plain, _read_coulomb),
+    "rotor_inertia": (_write_spin, _read_spin),
     "gravity": (_write_plain, _read_gravity),
     "slope": (_write_slope, _read_slope),
     "roughness": (_write_terrain, _read_terrain),
