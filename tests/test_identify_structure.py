@@ -12,10 +12,11 @@ from surefoot.bench.table import Request
 from surefoot.errors import InputError
 from surefoot.identify import load_fit
 from surefoot.identify.coordinates import shares
+from surefoot.identify.fit import Fit
 from surefoot.identify.servo import Rig
 from surefoot.identify.servo_fit import ServoFits, Task
 from surefoot.identify.servo_logs import ServoLogs, gains, replay_servo, start_state
-from surefoot.identify.structure import search
+from surefoot.identify.structure import Answer, search
 from surefoot.identify.structure_reasons import Residuals, reason
 from surefoot.identify.structure_servo import ServoBench, coarser
 from surefoot.identify.structure_sim import SimBench
@@ -209,6 +210,59 @@ def test_a_search_on_a_whole_sim_finds_a_planted_delay():
     assert result.terms == ("delay",)
     assert result.e["command_delay"][0] == pytest.approx(0.02, abs=1e-3)
     assert "behind" in result.rungs[0].reason or "ahead" in result.rungs[0].reason
+
+
+class Toy:
+    """A bench whose errors follow from which Params are free: the limit only stands in for friction that depends on the load."""
+
+    measure, repeats, count = "error", 0, 4
+
+    def __init__(self, alone: float, both: float):
+        self.params = servo().params
+        self.alone, self.both = alone, both
+
+    def answer(self, jobs):
+        out = []
+        for job in jobs:
+            limit, load = ("torque_limit" in job.free, "load_friction" in job.free)
+            error = self.both if limit and load else self.alone if load else 0.06 if limit else 0.1
+            out.append(Answer(e=job.start, loss=error, error=np.full(self.count, error)))
+        return out
+
+    def residuals(self, e):
+        return residuals()
+
+    def conclude(self, e, free):
+        fitted = self.params.only(*free)
+        d = len(fitted.names)
+        return Fit.made(fitted, fitted.nominal, np.eye(d), white_std=np.ones(d), freedom=9.0)
+
+
+@pytest.mark.parametrize(("alone", "left"), [(0.02, True), (0.03, False)])
+def test_a_term_that_only_stood_in_for_another_is_left_out_again(alone, left):
+    terms = [t for t in TERMS if t.name in ("saturation", "load-dependent friction")]
+    lines: list[str] = []
+    result = search(Toy(alone, 0.02), folds=[0, 1, 0, 1], terms=terms, say=lines.append)
+    assert [r.term for r in result.rungs] == ["saturation", "load-dependent friction"]
+    assert result.dropped == ((("saturation", 0.02),) if left else ())
+    assert ("saturation" in result.terms) is not left
+    assert ("torque_limit" in result.params) is not left
+    assert ("left out again: saturation; 20.0 mrad" in str(result)) is left
+    assert json.loads(json.dumps(result.to_dict()))["dropped"] == ([["saturation", 0.02]] if left else [])
+    assert result.e["torque_limit"][0] == (1e6 if left else pytest.approx(result.e["torque_limit"][0]))
+
+
+def test_without_a_fitted_limit_the_firmware_s_own_stands():
+    sim = servo()
+    e = e_of(sim, kp=1.0)
+    assert real_xl330.limited(e, ("kp", "torque_limit")) is e
+    found = real_xl330.limited(e, ("kp",))
+    assert found["torque_limit"][0] == pytest.approx(
+        7.4 / 8.516, rel=2e-3
+    )  # of the robot file: supply over volts per radian
+    assert {k: v for k, v in found.items() if k != "torque_limit"} == {
+        k: v for k, v in e.items() if k != "torque_limit"
+    }
 
 
 def residuals(**changes: np.ndarray) -> Residuals:

@@ -2,8 +2,11 @@
 
     err(S) = mean over logs of |replay - log|, each log replayed open loop under the fit to the other folds with structure S
     S <- S + the term that lowers err(S) most, while it takes away more than the share `least` of it
+    S <- S - a term without which err(S) grows by less than that share, once nothing more is to be added
 
-Every rung of the ladder says what was added, the held-out error before and after, and where the errors lay that speak for the term.
+Terms are left out again because an early one may have stood in for a later one: a torque limit that only stood for friction would hold a
+robot back at gains that no log shows. Every rung of the ladder says what was added, the held-out error before and after, and where the
+errors lay that speak for the term.
 What comes out is a Params and an e of a Sim: `search(...).e` replays in the Sim to the same numbers.
 """
 
@@ -88,6 +91,7 @@ class Search:
         base: Params of the structure at the start.
         rungs: terms taken, in order.
         refused: terms tried last and not taken, with their held-out errors [rad].
+        dropped: terms that were taken and left out again, with the held-out error without each [rad].
         first: held-out error of the base [rad].
         last: held-out error at the end [rad].
         folds: number of folds.
@@ -105,11 +109,13 @@ class Search:
     measure: str
     fit: Fit
     e: E = field(repr=False)
+    dropped: tuple[tuple[str, float], ...] = ()
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """Names of the terms taken, in order."""
-        return tuple(name for rung in self.rungs for name in rung.term.split(PLUS))
+        """Names of the terms that stand at the end, in the order in which they were taken."""
+        gone = {name for name, _ in self.dropped}
+        return tuple(name for rung in self.rungs for name in rung.term.split(PLUS) if name not in gone)
 
     @property
     def params(self) -> Params:
@@ -130,6 +136,8 @@ class Search:
             )
             if rung.rivals:
                 lines.append("       instead: " + ", ".join(f"{name} {1e3 * error:.1f}" for name, error in rung.rivals))
+        for name, error in self.dropped:
+            lines.append(f"  left out again: {name}; {1e3 * error:.1f} mrad without it, the other terms do its work")
         if self.refused:
             lines.append("  not taken: " + ", ".join(f"{name} {1e3 * error:.1f}" for name, error in self.refused))
         return "\n".join(lines)
@@ -142,7 +150,7 @@ class Search:
         ]
         return {
             "base": list(self.base), "first": self.first, "last": self.last, "folds": self.folds, "measure": self.measure,
-            "rungs": rungs, "refused": [list(x) for x in self.refused],
+            "rungs": rungs, "refused": [list(x) for x in self.refused], "dropped": [list(x) for x in self.dropped],
             "e": {k: np.asarray(v).tolist() for k, v in self.e.items()},
         }  # fmt: skip
 
@@ -215,11 +223,12 @@ class _Ladder:
                 break
             rungs.append(rung)
             self.say(f"+ {rung.term}: {1e3 * rung.before:.1f} -> {1e3 * rung.after:.1f} mrad held out")
+        dropped = self._prune([name for r in rungs for name in r.term.split(PLUS)])
         starts = [self.whole.e, self._fresh(), self._fresh()] * self.bench.repeats
         again = self.bench.answer([Job(free=self.free, start=e, seen=self.everything) for e in starts])
         self.whole = min((self.whole, *again), key=lambda a: a.loss)
         return Search(
-            base=base, rungs=tuple(rungs), refused=tuple(refused), first=first, last=float(self.error.mean()),
+            base=base, rungs=tuple(rungs), refused=tuple(refused), dropped=dropped, first=first, last=float(self.error.mean()),
             folds=len(self.seen), measure=self.bench.measure, fit=self.bench.conclude(self.whole.e, self.free), e=self.whole.e,
         )  # fmt: skip
 
@@ -247,6 +256,31 @@ class _Ladder:
                 return rung, []
             others += [(term.name, float(error.mean())), *rivals]
         return None, others
+
+    def _prune(self, taken: list[str]) -> tuple[tuple[str, float], ...]:
+        """Leave out terms that are no longer needed, the least missed one first; the last one taken has just earned its place."""
+        by_name = {t.name: t for t in self.terms}
+        dropped: list[tuple[str, float]] = []
+        while len(taken) > 1:
+            needed = {name for other in taken for name in by_name[other].needs}
+            spare = [by_name[name] for name in taken[:-1] if name not in needed]
+            trials = []
+            for term in spare:
+                own = {self.kinds[k] for k in term.kinds}
+                free = tuple(name for name in self.free if name not in own)
+                start = {**self.whole.e, **{name: self.off[name] for name in own}}
+                trials.append((term.name, free, start, self._held_out(free, start)))
+            if not trials:
+                break
+            name, free, start, error = min(trials, key=lambda x: x[3].mean())
+            if error.mean() > (1 + self.least) * self.error.mean():
+                break
+            self.free, self.error = free, error
+            self.whole = self.bench.answer([Job(free=free, start=start, seen=self.everything)])[0]
+            taken.remove(name)
+            dropped.append((name, float(error.mean())))
+            self.say(f"- {name}: {1e3 * error.mean():.1f} mrad held out without it")
+        return tuple(dropped)
 
     def _held_out(self, free: tuple[str, ...], start: E) -> np.ndarray:
         """Error of every log (L,) under the fit to the other folds."""
