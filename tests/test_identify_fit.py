@@ -235,6 +235,41 @@ def test_the_same_call_gives_the_same_fit(planted):
     assert identify(sim, log) == fit
 
 
+def test_a_fit_has_the_same_bits_at_any_number_of_threads(planted):
+    """One long window leaves threads idle: smaller steps are then tried beside the first one, and predictions are remembered."""
+    sim, log, _ = planted
+    fits, idle = [], []
+    for threads in (1, 2, 5):
+        other = sim.replace(threads=threads)
+        windows = cut(other, [log], window=3.9, held_out=0.0)
+        idle.append(Problem(other, windows, start="log").idle)
+        fits.append(identify(other, log, window=3.9, held_out=0.0, start="log"))
+    assert idle == [0, 1, 4]
+    for fit in fits[1:]:
+        np.testing.assert_array_equal(fit.values, fits[0].values)
+        np.testing.assert_array_equal(fit.deviation, fits[0].deviation)
+
+
+def test_a_prediction_that_is_remembered_is_the_one_that_was_made(planted):
+    sim, log, _ = planted
+    problem = Problem(sim, cut(sim, [log], window=0.5, held_out=0.25))
+    rng = np.random.default_rng(0)
+    s = rng.uniform(0.3, 0.6, (3, problem.d))
+    offsets = 0.1 * rng.standard_normal((3, len(problem.rows), problem.nx))
+    together = problem.predict(s, problem.rows, offsets)
+    made = problem.rollouts.predict
+    problem.rollouts.predict = lambda *a: pytest.fail("was predicted again")
+    for i in (2, 0, 1):
+        once = problem.predict(s[i], problem.rows, offsets[i : i + 1])
+        np.testing.assert_array_equal(once[0], together[i])
+        once[:] = np.nan  # what is handed out is the caller's own
+    problem.rollouts.predict = made
+    for other in (problem.predict(s[0], problem.rows), problem.predict(s[0] + 1e-9, problem.rows, offsets[:1])):
+        assert not np.array_equal(other[0], together[0])
+    some = problem.predict(s[0], problem.rows[:2], offsets[:1, :2])
+    np.testing.assert_array_equal(some[0], together[0][:2])
+
+
 def test_residuals_of_the_problem_match_replay(planted):
     sim, log, _ = planted
     problem = Problem(sim, cut(sim, [log], window=4.0, held_out=0.0), start="log")

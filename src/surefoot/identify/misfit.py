@@ -19,7 +19,7 @@ LAG = 0.01  # [s]
 SUGGESTS = {
     "speed": "friction or back-EMF that grows differently with speed",
     "direction": "friction that differs by direction, or backlash",
-    "position": "a torque that depends on position: gravity, a spring, a cable, cogging",
+    "position": "a torque or friction that depends on position: gravity, a spring, a cable, cogging, a linkage that binds",
     "load": "friction or compliance that grows with the load, or saturation",
     "voltage": "a motor that weakens as the supply sags",
     "temperature": "a motor or friction that changes as it warms",

@@ -275,18 +275,22 @@ def _try(
 ) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, float, float] | None:
     """A step that lowers F: (s, offsets), residuals, the next radius, F; None when no radius gives one.
 
-    The present radius is tried alone; only where it disappoints are several smaller ones tried in one batch.
+    The present radius is tried alone, or beside some smaller ones where threads are idle; only where it disappoints are these looked at,
+    and several more tried in one batch.
     """
     reduced = reduce(linear, at[1])
-    tried, r, costs = _tried(problem, linear, reduced, at, [radius])
+    first, *later = RADII
+    beside = first[: problem.idle]
+    tried, r, costs = _tried(problem, linear, reduced, at, [radius * k for k in (1.0, *beside)])
     share = (cost - costs[0]) / max(_promise(problem, linear, at, tried[0]), 1e-300)
     if costs[0] < cost and share > 0.25:
         return tried[0], r[0], min(radius * (2.0 if share > 0.6 else 1.0), WIDEST), float(costs[0])
-    factors = [0.25]
-    for batch in RADII:
-        more, more_r, more_costs = _tried(problem, linear, reduced, at, [radius * k for k in batch])
-        tried, factors = tried + more, [*factors, *batch]
-        costs, r = np.concatenate([costs, more_costs]), np.concatenate([r, more_r])
+    factors = [0.25, *beside]
+    for batch in (first[len(beside) :], *later):
+        if batch:
+            more, more_r, more_costs = _tried(problem, linear, reduced, at, [radius * k for k in batch])
+            tried, factors = tried + more, [*factors, *batch]
+            costs, r = np.concatenate([costs, more_costs]), np.concatenate([r, more_r])
         best = int(np.argmin(costs))
         if costs[best] < cost:
             return tried[best], r[best], max(radius * factors[best], 1e-4), float(costs[best])

@@ -10,6 +10,7 @@
 residual act inside it. `sense` gives what the robot's own sensors would, `truth` what only a simulator knows.
 """
 
+import os
 import warnings
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -174,6 +175,11 @@ class Sim:
                 f"use one that does, such as {self.robot.control_dt / max(1, round(ratio)):g}"
             )
         return round(ratio)
+
+    @property
+    def threads(self) -> int:
+        """Threads that step many worlds: those asked for, else all cores."""
+        return int(self._made["threads"]) or os.cpu_count() or 1
 
     @property
     def control_dt(self) -> float:
