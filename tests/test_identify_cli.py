@@ -79,6 +79,20 @@ def test_a_mistake_is_one_sentence(files, more, sentence, capsys):
     assert sentence in capsys.readouterr().err
 
 
+def test_logs_that_say_how_the_robot_was_held_are_not_passed_over(tmp_path, capsys):
+    robot = sf.load("go2")
+    t = np.arange(0.0, 0.6, 0.005)
+    rest = np.tile([robot.pose[j] for j in robot.joints], (len(t), 1))
+    make = {"unit": "rad", "t": t, "values": rest, "columns": robot.joints}
+    channels = (sf.Channel(name="joint_pos_target", role="u", **make), sf.Channel(name="joint_pos", role="y", **make))
+    sf.Log(channels=channels, robot="go2", meta={"held": "hung"}).save(tmp_path / "log.npz")
+    words = ["gap", "go2", str(tmp_path / "log.npz"), "--window", "0.2", "--channels", "joint_pos"]
+    assert cli.run(words) == 0
+    assert "--hung holds it" in capsys.readouterr().err
+    assert cli.run([*words, "--hung"]) == 0
+    assert "--hung" not in capsys.readouterr().err
+
+
 def test_a_log_is_needed(files, capsys):
     assert cli.run(["identify", str(files)]) == 2
     assert "at least one log" in capsys.readouterr().err

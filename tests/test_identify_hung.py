@@ -58,3 +58,30 @@ def test_identify_recovers_the_legs_of_a_hung_robot_and_not_on_a_stand():
 def test_a_motion_is_designed_on_a_stand_not_on_a_strap():
     with pytest.raises(sf.InputError, match=r"robot\.suspended\(\)"):
         excite(sf.Sim(sf.load("go2").hung(), unknowns()), seconds=2.0)
+
+
+def test_shapes_of_the_legs_do_not_lift_a_robot_that_hangs():
+    sim = sf.Sim(sf.load("go2").hung(), sf.Params(zero=sf.zero_offset(".*_thigh_joint", low=-0.3, high=0.3)), worlds=3)
+    sim.apply({"zero": np.array([-0.2, 0.0, 0.2])})
+    sim.reset()
+    np.testing.assert_allclose(sim.engine.qpos[:, 2], 1.0)
+
+
+def test_a_hung_robot_goes_on_from_a_snapshot_with_the_same_bits():
+    sim = sf.Sim(sf.load("go2").hung(), unknowns(), worlds=2)
+    sim.apply(sim.params.prior().sample(2, 0))
+    sim.reset()
+    sim.step(sim.rest_command)
+    kept, ends = sim.snapshot(), []
+    for _ in range(2):
+        sim.restore(kept)
+        for _ in range(5):
+            sim.step(sim.rest_command)
+        ends.append(np.array(sim.engine.qpos))
+    np.testing.assert_array_equal(*ends)
+
+
+def test_a_hung_robot_is_refused_on_physx_in_words():
+    pytest.importorskip("sapien")
+    with pytest.raises(sf.InputError, match=r"robot\.suspended\(\)"):
+        sf.Sim(sf.load("go2").hung(), sf.Params(), engine="physx")

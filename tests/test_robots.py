@@ -305,13 +305,36 @@ def total_momentum(model, data):
 
 
 @pytest.mark.parametrize(("more", "sentence"), [
-    ({"length": 0.0}, "length above 0"), ({"height": float("nan")}, "must be numbers"), ({"lift": -0.2}, "would turn over"),
+    ({"length": 0.0}, "length above 0"), ({"drag": -1.0}, "drag not below"), ({"height": float("nan")}, "must be numbers"),
+    ({"lift": -0.2}, "would turn over"),
 ])  # fmt: skip
 def test_a_strap_that_cannot_hold_is_refused(more, sentence):
     with pytest.raises(InputError, match=sentence):
         load("go2").hung(**more)
     with pytest.raises(InputError, match="cannot hang"):
         load("cartpole").hung()
+    with pytest.raises(InputError, match="hangs from a strap already"):
+        load("go2").hung().hung()
+    stand = load("go2").hung().suspended()
+    assert (stand.name, stand.strap) == ("go2_suspended", None)
+    assert stand.spec().compile().ntendon == 0
+
+
+def test_a_base_that_is_turned_in_its_model_hangs_upright_all_the_same(tmp_path):
+    folder = tmp_path / "turned"
+    shutil.copytree(load("go2").folder, folder)
+    model = folder / "model.xml"
+    model.write_text(
+        model.read_text().replace('name="base" pos="0 0 0.32"', 'name="base" pos="0 0 0.32" euler="0 0 1"')
+    )
+    robot = load(folder).hung()
+    straight = load("go2").hung()
+    assert robot.strap.place == pytest.approx(straight.strap.place, abs=1e-9)
+    compiled = robot.spec().compile()
+    data = mujoco.MjData(compiled)
+    mujoco.mj_forward(compiled, data)
+    tied, hook = data.site("strap").xpos, data.site("hook").xpos
+    assert hook - tied == pytest.approx([0.0, 0.0, 0.5], abs=1e-9)
 
 
 def test_voltage_motor_takes_its_constants_from_stall_torque_and_free_speed(tmp_path):

@@ -1,6 +1,7 @@
 """Truth tests of the motors: each Param is changed alone and its effect compared with a closed form."""
 
 import dataclasses
+import shutil
 
 import mujoco
 import numpy as np
@@ -373,10 +374,30 @@ def test_a_rotor_on_the_link_before_couples_the_two_joints():
 @pytest.mark.parametrize(("robot", "of", "more", "sentence"), [
     ("go2", ".*_calf_joint", {"way": 2}, "is not -1"),
     ("go2", ".*_hip_joint", {}, "nothing would couple"),
+    ("go2", ".*_thigh_joint", {}, "nothing would couple"),
 ])  # fmt: skip
 def test_a_rotor_that_cannot_be_coupled_is_refused(robot, of, more, sentence):
     with pytest.raises(sf.InputError, match=sentence):
         sf.Sim(sf.load(robot), sf.Params(rotor=sf.rotor_inertia(of, low=0.0, high=1e-3, **more)))
+
+
+def test_a_rotor_follows_a_joint_whose_axis_points_the_other_way(tmp_path):
+    folder = tmp_path / "mirrored"
+    shutil.copytree(sf.load("go2").folder, folder)
+    model = folder / "model.xml"
+    model.write_text(model.read_text().replace('<joint name="FL_thigh_joint" axis="0 1 0" range="-1.5708 3.4907"/>',
+                                               '<joint name="FL_thigh_joint" axis="0 -1 0" range="-3.4907 1.5708"/>'))  # fmt: skip
+    file = folder / "robot.toml"
+    file.write_text(file.read_text().replace("FL_thigh_joint = ", "FL_thigh_joint = -"))
+    sim = sf.Sim(sf.load(folder).suspended(), sf.Params(rotor=sf.rotor_inertia(".*_calf_joint", low=0.0, high=2e-4)))
+    assert sim.e["rotor"][0] == 0.0  # without a stated nominal it starts at its lower bound
+    ends = {sim.model.tendon(i).name: sim.model.wrap_prm[2 * i] for i in range(sim.model.ntendon)}
+    assert ends == {
+        "FR_calf_joint_rotor": 1.0,
+        "FL_calf_joint_rotor": -1.0,
+        "RR_calf_joint_rotor": 1.0,
+        "RL_calf_joint_rotor": 1.0,
+    }
 
 
 def test_a_rotor_needs_a_gear():

@@ -1,6 +1,7 @@
 """`surefoot identify` and `surefoot gap`."""
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -153,6 +154,9 @@ def gap(
     found = None if fit is None else load_fit(fit)
     recorded = _read(logs, mapping)
     sim, _ = _sim(robot, None if params is None else str(params), recorded, _held(suspended, hung), gains, found)
+    theirs = "" if found is None else str(found.provenance.get("robot", ""))
+    if theirs and theirs != sim.robot.name:
+        print(f"the fit was made for '{theirs}', the gap is that of '{sim.robot.name}'", file=sys.stderr)
     rows = gap_rows(sim, recorded, found, channels=_names(channels), window=window)
 
     def text() -> str:
@@ -202,6 +206,14 @@ def _sim(
     from surefoot.sim import Sim
 
     robot = load(name)
+    stated = {str(log.meta["held"]) for log in logs if "held" in log.meta}
+    if stated and not held:
+        wanted = "--hung" if stated == {"hung"} else "--suspended"
+        how = ", ".join(sorted(stated))
+        print(
+            f"the logs say that the robot was held in the air ({how}); here it stands: {wanted} holds it",
+            file=sys.stderr,
+        )
     if held:
         robot = robot.hung() if held == "hung" else robot.suspended()
     if gains:

@@ -122,7 +122,8 @@ def search_xl330(sim: Sim, logs: Sequence[Log], request: Request) -> Search:
 
 def refined(sim: Sim, logs: Sequence[Log], start: E, free: tuple[str, ...]) -> E:
     """The same structure fitted at the Sim's own time step."""
-    bench = ServoBench(sim, logs, reference=REFERENCE_GAIN, every=2, draws=8)
+    known = {name: float(np.ravel(start[name])[0]) for name in ("torque_limit",) if name not in free}
+    bench = ServoBench(sim, logs, reference=REFERENCE_GAIN, every=2, draws=8, known=known)
     return bench.answer([Job(free=free, start=start, seen=np.ones(len(logs), dtype=bool))])[0].e
 
 
@@ -143,8 +144,7 @@ def judged(sim: Sim, fit: Sequence[Log], judge: Sequence[Log], found: Search, wo
     """Rows of one split: ours, the friction families without structure, and which term came first."""
     protocol = f"whole recordings open loop, start at the first readings; {words}; {len(judge)} recordings"
     free = tuple(found.fit.params)
-    e = limited(refined(sim, fit, found.e, free), free)
-    error = replayed(sim, judge, e)
+    error = replayed(sim, judge, refined(sim, fit, limited(found.e, free), free))
     taken = " + ".join(found.terms) or "nothing"
     if "torque_limit" not in free:
         taken += "; no recording shows a limit, so the firmware's stands"
@@ -173,11 +173,14 @@ def judged(sim: Sim, fit: Sequence[Log], judge: Sequence[Log], found: Search, wo
 def first_term(found: Search, logs: Sequence[Log]) -> Mark:
     """Which term the search took first, and the whole ladder in words."""
     rung = found.rungs[0] if found.rungs else None
+    first = rung is not None and rung.term == "saturation"
     said = "the search took no term"
     if rung is not None:
         then = ", ".join(f"{r.term} {1e3 * r.after:.0f}" for r in found.rungs[1:]) or "nothing"
+        if found.dropped:
+            then += f"; left out again: {', '.join(term for term, _ in found.dropped)}"
         said = f"{rung.term}, {1e3 * rung.before:.0f} -> {1e3 * rung.after:.0f} mrad: {rung.reason}; then {then}"
     return Mark(
-        name=f"{NAME}, the search names saturation as the first missing term", value=float(rung is not None and rung.term == "saturation"),
+        name=f"{NAME}, the search names saturation as the first missing term", value=float(first and "saturation" in found.terms),
         op="==", mark=1.0, reference=f"{said}; MAE of recordings that no fit saw, {found.folds} folds of the {len(logs)} fitted recordings",
     )  # fmt: skip

@@ -181,8 +181,7 @@ def excite(
         The motion, what it is expected to teach, and how the families compared.
     """
     effort, say = effort or Effort(), say or (lambda _line: None)
-    if sim.robot.strap is not None:
-        raise InputError(f"{sim.robot.name} swings from a strap, which nobody can command: design on robot.suspended()")
+    refuse_strap(sim)
     if not seconds >= 4 * sim.control_dt:
         raise InputError(
             f"a motion needs at least {4 * sim.control_dt:g} s ({sim.robot.name}'s control period times 4), got {seconds!r}"
@@ -313,6 +312,12 @@ def design_of(sim: Sim, beliefs: Beliefs, lens: Lens, motion: Motion, best: Tria
     return Design(
         robot=robot_name(sim), motion=motion, family=best.family, expected=expected, scores=scores, about=facts
     )
+
+
+def refuse_strap(sim: Sim) -> None:
+    """A motion is designed for a robot on a stand or on its feet."""
+    if sim.robot.strap is not None:
+        raise InputError(f"{sim.robot.name} swings from a strap, which nobody can command: design on robot.suspended()")
 
 
 def robot_name(sim: Sim) -> str:

@@ -16,7 +16,17 @@ import numpy as np
 from surefoot.errors import InputError
 from surefoot.identify.design import Design, Motion
 from surefoot.identify.excitations import FAMILIES, Grid
-from surefoot.identify.excite import DRIFT, USUAL, Beliefs, Effort, Trial, best_motion, design_of, usual_limits
+from surefoot.identify.excite import (
+    DRIFT,
+    USUAL,
+    Beliefs,
+    Effort,
+    Trial,
+    best_motion,
+    design_of,
+    refuse_strap,
+    usual_limits,
+)
 from surefoot.identify.excite_limits import Limits
 from surefoot.identify.information import Information, Lens, Noise, sensor_noise_of
 from surefoot.params import E, Prior
@@ -162,6 +172,7 @@ def excite_walking(
     """
     if sim.sensors.base_q is None:
         raise InputError(f"{sim.robot.name} has no free base: it cannot walk")
+    refuse_strap(sim)
     if not walker.commands:
         raise InputError("this policy takes no commands: there is nothing to ask of it")
     effort, say = (

@@ -51,6 +51,11 @@ KINDS = {
     "encoder_bias": "rest in known poses, or move against gravity with a soft position gain",
     "thermal": "record long enough for the motors to warm up, with their temperature",
     "friction": "push or walk until the feet slip",
+    "stop_shift": "run the joint into its stop",
+    "stop_softness": "run the joint into its stop, gently and hard",
+    "stop_damping": "run the joint into its stop and let it spring back",
+    "coulomb_slope": "move slowly with many reversals all through the joint's range",
+    "rotor_inertia": "accelerate hard: a chirp to high frequency, of this joint and of the one before",
 }
 """By kind, the experiment that shows it."""
 PAIRS = (
@@ -72,6 +77,8 @@ PAIRS = (
     ({"mass", "armature"}, "move in poses where gravity acts: the rotor has no weight"),
     ({"inertia", "armature"}, "move in poses where gravity acts, and other joints by themselves: the rotor has no weight"),
     ({"mass", "damping"}, "change the speed and the acceleration separately: constant speeds and fast reversals"),
+    ({"armature", "rotor_inertia"}, "drive the joint before as well: the rotor couples the two, armature does not"),
+    ({"coulomb", "coulomb_slope"}, "move slowly all through the joint's range"),
     ({"armature", "kp"}, "repeat the motion with another kp"),
     ({"slope", "com"}, "repeat the motion with the robot turned by 90 and 180 degrees"),
 )  # fmt: skip

@@ -173,15 +173,19 @@ class Problem:
 
     # ---------------------------------------------------------------- residuals
 
-    def predict(self, s: np.ndarray, rows: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
+    def predict(
+        self, s: np.ndarray, rows: np.ndarray, offsets: np.ndarray | None = None, *, keep: int | None = None
+    ) -> np.ndarray:
         """Predicted y (k, len(rows), n) for positions s (k, d) and offsets (k, len(rows), nx).
 
-        The last few are remembered: a step that was accepted is asked for again when σ changes, and in the summary. Physics repeats its
-        bits, so nothing depends on whether it was remembered.
+        The last few are remembered (of each call the first `keep`): a step that was accepted is asked for again when σ changes, and in
+        the summary. Physics repeats its bits, so nothing depends on whether it was remembered.
         """
         s = np.atleast_2d(s)
-        keys = [self._key(s[i], rows, None if offsets is None else offsets[i]) for i in range(min(len(s), REMEMBERED))]
-        if len(s) == 1 and keys[0] in self._known:
+        few = min(len(s), REMEMBERED if keep is None else keep)
+        keys = [self._key(s[i], rows, None if offsets is None else offsets[i]) for i in range(few)]
+        if len(s) == 1 and keys and keys[0] in self._known:
+            self._known[keys[0]] = self._known.pop(keys[0])
             return self._known[keys[0]][None].copy()
         e = self.e_of(s)
         e |= {name: np.repeat(v, len(s), axis=0) for name, v in self.fixed.items()}
@@ -308,7 +312,7 @@ class Problem:
         points[1 + np.arange(d), np.arange(d)] += steps
         starts = np.repeat(offsets[None], 1 + d + nx, axis=0)
         starts[1 + d + np.arange(nx), :, np.arange(nx)] += start_step
-        y = self.predict(points, rows, starts if nx else None)
+        y = self.predict(points, rows, starts if nx else None, keep=1)
         r = self.weighted(y[:1], rows)[0]
         trust = self.trust(r)
         columns = np.empty((len(rows), d + nx, self.rollouts.n))

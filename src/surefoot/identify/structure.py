@@ -138,6 +138,8 @@ class Search:
                 lines.append("       instead: " + ", ".join(f"{name} {1e3 * error:.1f}" for name, error in rung.rivals))
         for name, error in self.dropped:
             lines.append(f"  left out again: {name}; {1e3 * error:.1f} mrad without it, the other terms do its work")
+        if self.dropped:
+            lines.append(f"  at the end: {1e3 * self.last:.1f} mrad")
         if self.refused:
             lines.append("  not taken: " + ", ".join(f"{name} {1e3 * error:.1f}" for name, error in self.refused))
         return "\n".join(lines)
@@ -261,6 +263,7 @@ class _Ladder:
         """Leave out terms that are no longer needed, the least missed one first; the last one taken has just earned its place."""
         by_name = {t.name: t for t in self.terms}
         dropped: list[tuple[str, float]] = []
+        allowed = (1 + self.least) * self.error.mean()
         while len(taken) > 1:
             needed = {name for other in taken for name in by_name[other].needs}
             spare = [by_name[name] for name in taken[:-1] if name not in needed]
@@ -273,7 +276,7 @@ class _Ladder:
             if not trials:
                 break
             name, free, start, error = min(trials, key=lambda x: x[3].mean())
-            if error.mean() > (1 + self.least) * self.error.mean():
+            if error.mean() > allowed:
                 break
             self.free, self.error = free, error
             self.whole = self.bench.answer([Job(free=free, start=start, seen=self.everything)])[0]

@@ -43,14 +43,18 @@ class ServoBench:
         every: int = 4,
         draws: int = 64,
         seed: int = 0,
+        known: Mapping[str, float] | None = None,
     ):
-        """Take a servo and its logs, see ServoLogs; every fit starts from the best of `draws` points."""
+        """Take a servo and its logs, see ServoLogs; every fit starts from the best of `draws` points.
+
+        `known` are values, by Param, of what is not fitted; a term that is not taken does nothing otherwise.
+        """
         self.sim, self.draws, self.seed = sim, draws, seed
         self.logs = ServoLogs(Rig(sim), logs, gain=gain, reference=reference, every=every)
         self.params: Params = sim.params
         self.count = len(self.logs.logs)
         off = {name: v for t in TERMS for k, v in t.off.items() for name, p in self.params.items() if p.kind == k}
-        self.fits = ServoFits(self.logs, off)
+        self.fits = ServoFits(self.logs, {**off, **(known or {})})
         self.scalars = list(self.params)
 
     def _free(self, names: Sequence[str]) -> np.ndarray:

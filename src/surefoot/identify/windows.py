@@ -248,7 +248,8 @@ def _read_base(
     assert base_q is not None
     assert base_v is not None
     wide_q, wide_v = widths
-    wide_q[:, base_v : base_v + 3] = (0.0, 0.0, 0.03 if sim.robot.ground else 0.0)
+    swings = sim.robot.strap is not None
+    wide_q[:, base_v : base_v + 3] = (0.02, 0.02, 0.002) if swings else (0.0, 0.0, 0.03 if sim.robot.ground else 0.0)
     wide_q[:, base_v + 3 : base_v + 6], wide_v[:, base_v : base_v + 3], wide_v[:, base_v + 3 : base_v + 6] = (
         0.05,
         0.5,

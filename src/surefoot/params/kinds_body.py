@@ -167,8 +167,8 @@ _geometry(
 _geometry(
     "stop_damping",
     "1",
-    "Damping ratio of a joint's stops: 1 gives way without springing back, rubber buffers have less; below 1 the stop "
-    "is also stiffer at the same softness.",
+    "Damping ratio of a joint's stops: 1 gives way without springing back, rubber buffers have less; below 1 their "
+    "stiffness stays that of `stop_softness`.",
     target="joint",
     fields=("jnt_solref",),
     column=1,

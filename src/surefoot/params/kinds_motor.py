@@ -109,8 +109,8 @@ _actuator(
     "rotor_inertia",
     "kg·m²",
     "Inertia of the joint's rotor itself where the motor sits on the link before: it spins `gear` times as fast as the "
-    "joint (the robot file's gear) and with that link, so the two joints feel each other; `way` -1: against the joint. Adds "
-    "gear² times itself to the joint's armature.",
+    "joint (the robot file's gear) and with that link's own joint, so the two joints feel each other; `way` -1: against the "
+    "joint. Adds gear² times itself to the joint's armature; that the base turns the rotor too is left out.",
     fields=("tendon_armature",),
     constants=True,
     structural="rotor_spin",

@@ -89,11 +89,12 @@ class SensorSpec:
 class Strap:
     """What a hanging robot hangs from: a spring from a point of its base straight up to a hook.
 
-    Between swings it is nearly a free body: legs that move push the base away, so that joints feel less inertia than on a stand.
+    Legs that move push the base away, so that joints feel less inertia than on a stand.
     """
 
     place: tuple[float, float, float]  # [m] where it is tied, in the base's frame
-    length: float  # [m] from there to the hook, under load
+    hook: tuple[float, float, float]  # [m] where it hangs from, in the world
+    length: float  # [m] from one to the other, under load
     load: float  # [N] weight that it carries at that length
     stiffness: float = 1e4  # [N/m]
     damping: float = 300.0  # [N·s/m] along the strap
@@ -162,7 +163,7 @@ class Robot:
             spec.delete(next(joint for joint in spec.joints if joint.type == mujoco.mjtJoint.mjJNT_FREE))
             spec.body(self.fixed).pos = [0.0, 0.0, self.height]
         if self.strap is not None:
-            _tie(spec, self.base, self.height, self.strap)
+            _tie(spec, str(self.base), self.height, self.strap)
         if any(actuator.model != "native" for actuator in self.actuators):
             _clear_actuators(spec)
         for actuator in self.actuators:
@@ -182,10 +183,12 @@ class Robot:
         if self.base is None:
             raise InputError(f"{self.name} has no free base, so it cannot be suspended: use it as it is")
         digest = hashlib.sha256(f"{self.hash} suspended {height!r}".encode()).hexdigest()
-        changed: dict[str, Any] = {"base": None, "ground": False, "fixed": self.base, "height": height, "hash": digest}
-        return dataclasses.replace(self, name=f"{self.name}_suspended", **changed)
+        changed: dict[str, Any] = {
+            "base": None, "ground": False, "fixed": self.base, "strap": None, "height": height, "hash": digest,
+        }  # fmt: skip
+        return dataclasses.replace(self, name=f"{self.name.removesuffix('_hung')}_suspended", **changed)
 
-    def hung(self, *, height: float = 1.0, length: float = 0.5, lift: float = 0.06) -> "Robot":
+    def hung(self, *, height: float = 1.0, length: float = 0.5, lift: float = 0.06, drag: float = 1.0) -> "Robot":
         """The same robot hanging from a strap, no ground: it swings and turns as its legs or arms move.
 
         Args:
@@ -193,11 +196,16 @@ class Robot:
             length: from the point where the strap is tied to the hook [m].
             lift: how far that point lies above the base's origin [m], straight above the centre of mass in the default pose, so that
                 the robot hangs level.
+            drag: what slows its swinging [N·s/m] and turning [N·m·s/rad].
         """
         if self.base is None:
             raise InputError(f"{self.name} has no free base, so it cannot hang: use it as it is")
-        if not (length > 0 and np.isfinite([height, lift]).all()):
-            raise InputError(f"height={height}, length={length}, lift={lift}: they must be numbers, and length above 0")
+        if self.strap is not None:
+            raise InputError(f"{self.name} hangs from a strap already: hang the robot as it was loaded")
+        if not (length > 0 and drag >= 0 and np.isfinite([height, length, lift, drag]).all()):
+            raise InputError(
+                f"height={height}, length={length}, lift={lift}, drag={drag}: they must be numbers, length above 0 and drag not below"
+            )
         model = self.spec().compile()
         data = mujoco.MjData(model)
         for name, angle in self.pose.items():
@@ -205,27 +213,29 @@ class Robot:
         mujoco.mj_kinematics(model, data)
         mujoco.mj_comPos(model, data)
         body = model.body(self.base).id
-        centre = data.xmat[body].reshape(3, 3).T @ (data.subtree_com[body] - data.xpos[body])
+        centre = data.subtree_com[body] - data.xpos[body]
         if lift <= centre[2]:
             raise InputError(
                 f"lift={lift:g} m ties the strap at or below the centre of mass ({centre[2]:.3f} m): the robot would turn over"
             )
         weight = float(model.body_subtreemass[body] * np.linalg.norm(model.opt.gravity))
-        strap = Strap(place=(float(centre[0]), float(centre[1]), float(lift)), length=float(length), load=weight)
+        above = np.array([centre[0], centre[1], lift])
+        x, y, z = (float(v) for v in data.xmat[body].reshape(3, 3).T @ above)
+        hook = (float(above[0]), float(above[1]), float(height + lift + length))
+        strap = Strap(place=(x, y, z), hook=hook, length=float(length), load=weight, drag=float(drag))
         digest = hashlib.sha256(f"{self.hash} hung {height!r} {strap!r}".encode()).hexdigest()
         changed: dict[str, Any] = {"ground": False, "strap": strap, "height": height, "hash": digest}
         return dataclasses.replace(self, name=f"{self.name}_hung", **changed)
 
 
-def _tie(spec: mujoco.MjSpec, base: str | None, height: float, strap: Strap) -> None:
+def _tie(spec: mujoco.MjSpec, base: str, height: float, strap: Strap) -> None:
     """Add a strap to the base, and the hook it hangs from."""
-    body = next(b for b in spec.bodies if b.name == base)
+    body = spec.body(base)
     body.pos = [0.0, 0.0, height]
     free = next(joint for joint in body.joints if joint.type == mujoco.mjtJoint.mjJNT_FREE)
     free.damping = [strap.drag, 0.0, 0.0]
-    x, y, z = strap.place
-    spec.worldbody.add_site(name="hook", pos=[x, y, height + z + strap.length], size=[0.01] * 3)
-    body.add_site(name="strap", pos=[x, y, z], size=[0.01] * 3)
+    spec.worldbody.add_site(name="hook", pos=list(strap.hook), size=[0.01] * 3)
+    body.add_site(name="strap", pos=list(strap.place), size=[0.01] * 3)
     tendon = spec.add_tendon(name="strap", springlength=[strap.slack, strap.slack])
     tendon.stiffness, tendon.damping = [strap.stiffness, 0.0, 0.0], [strap.damping, 0.0, 0.0]
     tendon.wrap_site("strap")

@@ -178,21 +178,28 @@ def _rotor_spin(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
         gear = robot.actuator(name).gear
         if gear is None:
             raise InputError(f"the robot file states no gear for '{name}': give its actuator one")
-        joint = spec.joint(name)
-        before = [j for j in joint.parent.parent.joints if j.type == joint.type and _parallel(j, joint)]
-        if not before:
-            raise InputError(f"no joint of the link before '{name}' turns about the same axis: nothing would couple")
-        tendon = spec.add_tendon(name=spin_name(name), armature=middle(param))
-        tendon.wrap_joint(before[0].name, 1.0)
+        before, sign = _joint_before(spec, name)
+        tendon = spec.add_tendon(
+            name=spin_name(name), armature=param.low if param.nominal is None else float(param.nominal)
+        )
+        tendon.wrap_joint(before, sign)
         tendon.wrap_joint(name, param.options["way"] * gear)
 
 
-def _parallel(first: mujoco.MjsJoint, second: mujoco.MjsJoint) -> bool:
-    """Whether the axis of a body's joint is that of the body's parent's joint."""
-    axis = np.zeros(3)
-    mujoco.mju_rotVecQuat(axis, np.asarray(second.axis, float), np.asarray(second.parent.quat, float))
-    one, other = axis / np.linalg.norm(axis), np.asarray(first.axis) / np.linalg.norm(first.axis)
-    return abs(float(one @ other)) > 1 - 1e-6
+def _joint_before(spec: mujoco.MjSpec, name: str) -> tuple[str, float]:
+    """The hinge of the link before that turns about the same axis as hinge `name`, and 1 or -1 where its axis points the other way."""
+    model = spec.copy().compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    joint = model.joint(name).id
+    link = model.body_parentid[model.jnt_bodyid[joint]]
+    hinge = int(mujoco.mjtJoint.mjJNT_HINGE)
+    for other in range(model.njnt):
+        along = float(data.xaxis[other] @ data.xaxis[joint])
+        turns = model.jnt_bodyid[other] == link and model.jnt_type[other] == model.jnt_type[joint] == hinge
+        if turns and abs(along) > 1 - 1e-6:
+            return model.joint(other).name, float(np.sign(along))
+    raise InputError(f"no hinge of the link before '{name}' turns about the same axis: nothing would couple")
 
 
 def spin_name(joint: str) -> str:

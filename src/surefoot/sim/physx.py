@@ -65,7 +65,7 @@ def _why(group: str) -> str:
     return {
         "geometry": "its links are built once",
         "numerics": "it has its own solver and time step",
-        "actuator": "its joints have PD gains, limits, rotor inertia, damping and dry friction alone",
+        "actuator": "its joints have PD gains, limits, armature, damping and dry friction alone",
     }.get(group, "it has no place for it")
 
 

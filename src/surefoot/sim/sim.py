@@ -178,8 +178,8 @@ class Sim:
 
     @property
     def threads(self) -> int:
-        """Threads that step many worlds: those asked for, else all cores."""
-        return int(self._made["threads"]) or os.cpu_count() or 1
+        """Threads that step many worlds: those asked for, else all cores; PhysX steps one world after the other."""
+        return 1 if self._made["engine"] == "physx" else int(self._made["threads"]) or os.cpu_count() or 1
 
     @property
     def control_dt(self) -> float:

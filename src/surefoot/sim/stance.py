@@ -23,7 +23,8 @@ class Stance:
         model = physics.built.model
         self.feet = np.array([model.geom(name).id for name in physics.built.robot.feet], dtype=int)
         kinds = {s.param.kind for s in physics.slots.values()}
-        self.shaped = base_q is not None and len(self.feet) > 0 and bool(kinds & SHAPING)
+        hangs = physics.built.robot.strap is not None
+        self.shaped = base_q is not None and not hangs and len(self.feet) > 0 and bool(kinds & SHAPING)
         if self.shaped:
             physics.engine.watch("geom_xpos", "geom_xmat")
             data = mujoco.MjData(model)

@@ -140,7 +140,9 @@ def _refuse(model: mujoco.MjModel) -> None:
         (model.neq, "an equality constraint"), (model.ntendon, "a tendon"), (model.nflex, "a flexible body"),
     ):  # fmt: skip
         if count:
-            raise InputError(f"the model has {what}, which a tree of links and joints cannot hold: leave it out")
+            raise InputError(
+                f"the model has {what}, which a tree of links and joints cannot hold: leave it out (a robot that hangs: robot.suspended())"
+            )
     kinds = [int(k) for k in model.jnt_type]
     for i, kind in enumerate(kinds):
         body = int(model.jnt_bodyid[i])

@@ -186,6 +186,26 @@ def _read_stops(p: "Physics", s: Slots) -> np.ndarray:
     return p.engine.field("jnt_range")[:, s.ids, 1] - p.engine.nominal("jnt_range")[s.ids, 1]
 
 
+def _stop_slowed(p: "Physics", ids: np.ndarray) -> np.ndarray:
+    """Time constant of stops over their softness, (worlds, k), for the reason given in `_slowed`."""
+    damped = np.isin(ids, p.targets("stop_damping"))
+    return 1.0 / np.where(damped, np.minimum(p.engine.field("jnt_solref")[:, ids, 1], 1.0), 1.0)
+
+
+def _write_stop_softness(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
+    p.engine.field("jnt_solref")[rows[:, None], s.ids, 0] = v * _stop_slowed(p, s.ids)[rows]
+
+
+def _read_stop_softness(p: "Physics", s: Slots) -> np.ndarray:
+    return p.engine.field("jnt_solref")[:, s.ids, 0] / _stop_slowed(p, s.ids)
+
+
+def _write_stop_damping(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
+    soft = _read_stop_softness(p, s)[rows]
+    p.engine.field("jnt_solref")[rows[:, None], s.ids, 1] = v
+    _write_stop_softness(p, s, rows, soft)
+
+
 def _write_rest(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
     p.engine.field("qpos_spring")[np.ix_(rows, p.built.model.jnt_qposadr[s.ids])] = v
 
@@ -315,6 +335,8 @@ SPECIAL: dict[str, tuple[Any, Any]] = {
     "axis_tilt": (_write_tilt, _read_tilt),
     "zero_offset": (_write_zero, _read_zero),
     "stop_shift": (_write_stops, _read_stops),
+    "stop_softness": (_write_stop_softness, _read_stop_softness),
+    "stop_damping": (_write_stop_damping, _read_plain),
     "cable_rest": (_write_rest, _read_rest),
     "mass": (_write_mass, _read_mass),
     "com": (_write_com, _read_com),
