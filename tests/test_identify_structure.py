@@ -217,9 +217,9 @@ class Toy:
 
     measure, repeats, count = "error", 0, 4
 
-    def __init__(self, alone: float, both: float):
+    def __init__(self, alone: float, both: float, *, acts: bool = False):
         self.params = servo().params
-        self.alone, self.both = alone, both
+        self.alone, self.both, self.acts = alone, both, acts
 
     def answer(self, jobs):
         out = []
@@ -230,7 +230,9 @@ class Toy:
         return out
 
     def residuals(self, e):
-        return residuals()
+        """A limit below 1 N·m acts in the logs where `acts` says so."""
+        there = self.acts and e["torque_limit"][0] > 1.0
+        return residuals(error=np.full(1000, 0.05 if there else 0.01))
 
     def conclude(self, e, free):
         fitted = self.params.only(*free)
@@ -251,6 +253,12 @@ def test_a_term_that_only_stood_in_for_another_is_left_out_again(alone, left):
     assert ("at the end: 20.0 mrad" in str(result)) is left
     assert json.loads(json.dumps(result.to_dict()))["dropped"] == ([["saturation", 0.02]] if left else [])
     assert bool(result.e["torque_limit"][0] == 1e6) is left
+
+
+def test_a_limit_that_the_logs_reach_stays_although_friction_could_do_its_work():
+    terms = [t for t in TERMS if t.name in ("saturation", "load-dependent friction")]
+    result = search(Toy(0.02, 0.02, acts=True), folds=[0, 1, 0, 1], terms=terms)
+    assert (result.dropped, result.terms) == ((), ("saturation", "load-dependent friction"))
 
 
 def test_without_a_fitted_limit_the_firmware_s_own_stands():

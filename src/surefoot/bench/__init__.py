@@ -144,6 +144,15 @@ BENCHES: dict[str, Bench] = {
         measure="measure_coverage",
         part_of="real",
     ),
+    "xl330": Bench(
+        about="the structure of a servo, and its gains predicted from the others, alone: a part of `real`",
+        module="surefoot.bench.real",
+        minutes=7.0,
+        quick_minutes=2.0,
+        uses=("train", "test"),
+        measure="measure_xl330",
+        part_of="real",
+    ),
     "identify": Bench(
         about="planted truths against the Cramér-Rao bound, and active exploration, on twins",
         module="surefoot.bench.real",

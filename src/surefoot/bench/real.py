@@ -54,6 +54,11 @@ def measure_coverage(request: Request) -> Result:
     return _measure("coverage", {"coverage": RECORDINGS["coverage"]}, request)
 
 
+def measure_xl330(request: Request) -> Result:
+    """The servo alone."""
+    return _measure("xl330", {"XL330": RECORDINGS["XL330"]}, request)
+
+
 def measure_twins(request: Request) -> Result:
     """Planted truths and exploration."""
     return _measure("identify", TWINS, request)

@@ -2,11 +2,12 @@
 
     err(S) = mean over logs of |replay - log|, each log replayed open loop under the fit to the other folds with structure S
     S <- S + the term that lowers err(S) most, while it takes away more than the share `least` of it
-    S <- S - a term without which err(S) grows by less than that share, once nothing more is to be added
+    S <- S - a term that no longer acts, once nothing more is to be added: taken off alone, it changes the fit by less than that share,
+             and err(S) does not grow by more
 
-Terms are left out again because an early one may have stood in for a later one: a torque limit that only stood for friction would hold a
-robot back at gains that no log shows. Every rung of the ladder says what was added, the held-out error before and after, and where the
-errors lay that speak for the term.
+Terms are left out again because an early one may have stood in for a later one: a torque limit that only stood for friction, and that no
+log reaches once friction is there, would hold a robot back at gains that no log shows. Every rung of the ladder says what was added, the
+held-out error before and after, and where the errors lay that speak for the term.
 What comes out is a Params and an e of a Sim: `search(...).e` replays in the Sim to the same numbers.
 """
 
@@ -264,6 +265,7 @@ class _Ladder:
         by_name = {t.name: t for t in self.terms}
         dropped: list[tuple[str, float]] = []
         allowed = (1 + self.least) * self.error.mean()
+        fitted = self._misfit(self.whole.e)
         while len(taken) > 1:
             needed = {name for other in taken for name in by_name[other].needs}
             spare = [by_name[name] for name in taken[:-1] if name not in needed]
@@ -272,7 +274,8 @@ class _Ladder:
                 own = {self.kinds[k] for k in term.kinds}
                 free = tuple(name for name in self.free if name not in own)
                 start = {**self.whole.e, **{name: self.off[name] for name in own}}
-                trials.append((term.name, free, start, self._held_out(free, start)))
+                if self._misfit(start) <= (1 + self.least) * fitted:
+                    trials.append((term.name, free, start, self._held_out(free, start)))
             if not trials:
                 break
             name, free, start, error = min(trials, key=lambda x: x[3].mean())
@@ -280,10 +283,15 @@ class _Ladder:
                 break
             self.free, self.error = free, error
             self.whole = self.bench.answer([Job(free=free, start=start, seen=self.everything)])[0]
+            fitted = self._misfit(self.whole.e)
             taken.remove(name)
             dropped.append((name, float(error.mean())))
             self.say(f"- {name}: {1e3 * error.mean():.1f} mrad held out without it")
         return tuple(dropped)
+
+    def _misfit(self, e: E) -> float:
+        """Mean absolute error of all logs under an e [rad], nothing fitted."""
+        return float(np.abs(self.bench.residuals(e).error).mean())
 
     def _held_out(self, free: tuple[str, ...], start: E) -> np.ndarray:
         """Error of every log (L,) under the fit to the other folds."""
