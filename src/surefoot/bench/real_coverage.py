@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.bench.real_data import absent, data_folder, logs_of
+from surefoot.bench.real_data import absent, data_folder, in_the_air, logs_of
 from surefoot.bench.table import Mark, Request
 from surefoot.identify import Fit, identify
 from surefoot.logs import Log
 from surefoot.params import CONSTRUCTORS as P
 from surefoot.params import Params
-from surefoot.robots import Robot, load
+from surefoot.robots import load
 from surefoot.sim import Sim
 
 CUT = 5.0  # [s]
@@ -68,17 +68,9 @@ def go2(request: Request) -> Iterable[Case]:
     for mapping in ("go2_motor_dls", "go2_motor_steps")[: 1 if request.quick else 2]:
         for number, log in enumerate(logs_of(data_folder(request), mapping)):
             some = log.window(log.start, log.start + LONGEST)
-            sim = Sim(with_gains(load("go2").suspended(), log), go2_params())
+            sim = Sim(in_the_air(load("go2"), log), go2_params())
             name = f"Go2 {mapping.removeprefix('go2_motor_')} {number}"
             yield Case(name=name, sim=sim, only=tuple(sim.params), logs=(some,), stride=5.0 if request.quick else 2.5)
-
-
-def with_gains(robot: Robot, log: Log) -> Robot:
-    """The robot with the position gains that a recording states."""
-    if "kp" not in log.meta or "kd" not in log.meta:
-        return robot
-    gains = {"kp": float(log.meta["kp"]), "kd": float(log.meta["kd"])}
-    return dataclasses.replace(robot, actuators=tuple(dataclasses.replace(a, **gains) for a in robot.actuators))
 
 
 def go2_params() -> Params:

@@ -4,6 +4,7 @@ With two folders the fit sees all of --train and is judged by all of --test. Wit
 their place in the sorted list, so that a recording is never on both sides.
 """
 
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from surefoot.bench.table import Mark, Request
 from surefoot.errors import InputError
 from surefoot.logs import Log, read_logs
+from surefoot.robots import Robot
 
 DEFAULT = Path(__file__).parents[3].parent / "shared" / "data"
 
@@ -75,6 +77,20 @@ def recordings(
     chosen = {log.hash for log in judge(every)}
     fit, judges = tuple(x for x in every if x.hash not in chosen), tuple(x for x in every if x.hash in chosen)
     return Recordings(fit=fit, judge=judges, origin=f"{len(judges)} recordings of the same folder, not fitted")
+
+
+def hangs(log: Log) -> bool:
+    """Whether a recording's robot hangs from a strap, as its mapping says."""
+    return log.meta.get("held") == "hung"
+
+
+def in_the_air(robot: Robot, log: Log) -> Robot:
+    """A robot held as in a recording of its legs in the air, with the position gains that it states."""
+    held = robot.hung() if hangs(log) else robot.suspended()
+    if "kp" not in log.meta or "kd" not in log.meta:
+        return held
+    gains = {"kp": float(log.meta["kp"]), "kd": float(log.meta["kd"])}
+    return dataclasses.replace(held, actuators=tuple(dataclasses.replace(a, **gains) for a in held.actuators))
 
 
 def absent(name: str, why: str, unit: str = "1") -> Mark:

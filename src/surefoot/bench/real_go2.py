@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from surefoot.bench.real_data import absent, data_folder, logs_of
+from surefoot.bench.real_data import absent, data_folder, hangs, in_the_air, logs_of
 from surefoot.bench.table import Mark, Request
 from surefoot.identify import Fit, identify
 from surefoot.identify.fit_table import LEARNT
@@ -89,26 +89,20 @@ def split(logs: Sequence[Log], request: Request, mapping: str) -> tuple[Log, lis
 # ---------------------------------------------------------------- robot and unknowns
 
 
-def with_gains(robot: Robot, log: Log, **more: float) -> Robot:
-    """The robot with the recording's gains and this bench's time step; `more` replaces figures of its calves' motors."""
-    gains = {"kp": float(log.meta["kp"]), "kd": float(log.meta["kd"])}
-    motors = (dataclasses.replace(a, **gains, **(more if "calf" in a.name else {})) for a in robot.actuators)
+def robot_of(log: Log) -> Robot:
+    """The robot as it was recorded; the rotors of its calves are in the Params, not in their armature."""
+    robot = in_the_air(load("go2"), log)
+    motors = (dataclasses.replace(a, armature=1e-4) if "calf" in a.name else a for a in robot.actuators)
     return dataclasses.replace(robot, actuators=tuple(motors), timestep=TIMESTEP)
 
 
-def in_the_air(log: Log) -> Robot:
-    """The robot held as in the recording; the rotors of its calves are in the Params, not in their armature."""
-    robot = load("go2")
-    return with_gains(robot.hung() if log.meta.get("held") == "hung" else robot.suspended(), log, armature=1e-4)
-
-
-def leg_params(*, each: bool, slope: bool, hangs: bool) -> Params:
+def leg_params(*, each: bool, slope: bool, strap: bool) -> Params:
     """The unknowns of the legs, with published figures as nominal ones.
 
     Args:
         each: joints have values of their own; otherwise every sort of joint has one.
         slope: the calves' dry friction may change with their angle.
-        hangs: the robot hangs; where its base's centre of mass lies against the strap says how it is tied.
+        strap: the robot hangs; where its base's centre of mass lies against the strap says how it is tied.
     """
     gear = {sort: load("go2").actuator(f"FL_{sort}_joint").gear or 1.0 for sort in SORTS}
     out = {}
@@ -129,15 +123,14 @@ def leg_params(*, each: bool, slope: bool, hangs: bool) -> Params:
     out["stop_softness"] = P["stop_softness"](CALF, low=0.005, high=0.1, nominal=0.02, scale="log")
     out["stop_damping"] = P["stop_damping"](CALF, low=0.05, high=2.0, nominal=1.0, scale="log")
     out["command_delay"] = P["command_delay"](low=0.0, high=0.03, nominal=DELAY)
-    if hangs:
+    if strap:
         out |= {f"hang_{axis}": P["com"]("base", axis=axis, low=-0.08, high=0.08) for axis in "xy"}
     return Params(**out)
 
 
 def sim_of(log: Log, *, each: bool = False, slope: bool = True) -> Sim:
     """A Sim of the robot as it was recorded."""
-    hangs = log.meta.get("held") == "hung"
-    return Sim(in_the_air(log), leg_params(each=each, slope=slope, hangs=hangs), threads=2)
+    return Sim(robot_of(log), leg_params(each=each, slope=slope, strap=hangs(log)), threads=2)
 
 
 # ---------------------------------------------------------------- scores
@@ -174,10 +167,12 @@ def own_rows(mapping: str, fit: Log, judge: list[Log], words: str, request: Requ
     found = identify(sim, fit, window=WINDOW, held_out=0.0, start="log", say=request.tell)
     score, joints = scored(sim, judge, found.e)
     how = protocol(judge, words)
-    bare, _ = scored(Sim(with_gains(load("go2").suspended(), fit), Params(), threads=2), judge, {})
+    still = dataclasses.replace(fit, meta={**fit.meta, "held": "fixed"})
+    plain = dataclasses.replace(in_the_air(load("go2"), still), timestep=TIMESTEP)
+    bare, _ = scored(Sim(plain, Params(), threads=2), judge, {})
     mark = MARK if mapping == MAPPINGS[0] else None
     known = "; reference: nominal 0.0364, 10 parameters 0.0014, a PACE user 0.00025 on his own robot" if mark else ""
-    held = "taken to hang from a strap" if fit.meta.get("held") == "hung" else "base held still"
+    held = "taken to hang from a strap" if hangs(fit) else "base held still"
     return [
         Mark(
             name=f"{name}, PACE score", value=score, unit="rad²", op="<=" if mark else None, mark=mark,

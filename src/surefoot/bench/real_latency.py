@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.bench.real_coverage import go2_params, qube_params, with_gains
-from surefoot.bench.real_data import absent, data_folder, logs_of
+from surefoot.bench.real_coverage import go2_params, qube_params
+from surefoot.bench.real_data import absent, data_folder, in_the_air, logs_of
 from surefoot.bench.table import Mark, Request
 from surefoot.identify import Fit, identify
 from surefoot.logs import Log
@@ -59,7 +59,7 @@ def go2(request: Request) -> Iterable[Case]:
     """Legs in the air, a case a recording."""
     for mapping in ("go2_motor_dls", "go2_motor_steps")[: 1 if request.quick else 2]:
         for log in logs_of(data_folder(request), mapping)[:1]:
-            sim = Sim(with_gains(load("go2").suspended(), log), Params(**{**go2_params(), "command_delay": DELAY}))
+            sim = Sim(in_the_air(load("go2"), log), Params(**{**go2_params(), "command_delay": DELAY}))
             yield Case(name=f"Go2 {mapping.removeprefix('go2_motor_')}", sim=sim, logs=(_short(log),))
 
 

@@ -172,13 +172,14 @@ def _rotor_spin(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
     """A fixed tendon q_before + way gear q for each matched joint; its armature is the rotor's inertia."""
     if param.options["way"] not in (-1, 1):
         raise InputError(f"way={param.options['way']!r} of rotor_inertia is not -1 (against the joint) or 1 (with it)")
+    compiled = spec.copy().compile()
     for name in matching(param.of, robot.joints, "joint"):
         if spec.tendon(spin_name(name)) is not None:
             continue  # another Param owns it, which is refused with both names later
         gear = robot.actuator(name).gear
         if gear is None:
             raise InputError(f"the robot file states no gear for '{name}': give its actuator one")
-        before, sign = _joint_before(spec, name)
+        before, sign = _joint_before(compiled, name)
         tendon = spec.add_tendon(
             name=spin_name(name), armature=param.low if param.nominal is None else float(param.nominal)
         )
@@ -186,9 +187,8 @@ def _rotor_spin(spec: mujoco.MjSpec, robot: Robot, param: Param) -> None:
         tendon.wrap_joint(name, param.options["way"] * gear)
 
 
-def _joint_before(spec: mujoco.MjSpec, name: str) -> tuple[str, float]:
+def _joint_before(model: mujoco.MjModel, name: str) -> tuple[str, float]:
     """The hinge of the link before that turns about the same axis as hinge `name`, and 1 or -1 where its axis points the other way."""
-    model = spec.copy().compile()
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     joint = model.joint(name).id

@@ -76,27 +76,33 @@ def _read_friction(p: "Physics", s: Slots) -> np.ndarray:
     return np.where(scale > 0, now, p.tables["friction_base"][:, s.ids])
 
 
-def _slowed(p: "Physics", ids: np.ndarray) -> np.ndarray:
-    """Time constant over softness, (worlds, k): 1 / min(ζ, 1) where damping is an unknown, else 1.
+def _yielding(field: str, *ratios: str) -> tuple[Any, Any, Any]:
+    """How contacts or stops that give way are written: (write softness, read softness, write damping ratio).
 
-    The engine's stiffness is 1 / (T ζ)²: with T held, a bouncy contact is too stiff for any time step and gains energy.
+    The engine's stiffness is 1 / (T ζ)²: with T held, what springs back is too stiff for any time step and gains energy. So where one of
+    the kinds `ratios` is an unknown, the engine's time constant T is the softness over min(ζ, 1).
     """
-    damped = np.isin(ids, np.concatenate([p.targets("bounce"), p.targets("contact_damping")]))
-    return 1.0 / np.where(damped, np.minimum(p.engine.field("geom_solref")[:, ids, 1], 1.0), 1.0)
+
+    def slowed(p: "Physics", ids: np.ndarray) -> np.ndarray:
+        damped = np.isin(ids, np.concatenate([p.targets(kind) for kind in ratios]))
+        return 1.0 / np.where(damped, np.minimum(p.engine.field(field)[:, ids, 1], 1.0), 1.0)  # (worlds, k)
+
+    def write(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
+        p.engine.field(field)[rows[:, None], s.ids, 0] = v * slowed(p, s.ids)[rows]
+
+    def read(p: "Physics", s: Slots) -> np.ndarray:
+        return p.engine.field(field)[:, s.ids, 0] / slowed(p, s.ids)
+
+    def write_ratio(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
+        soft = read(p, s)[rows]
+        p.engine.field(field)[rows[:, None], s.ids, 1] = v
+        write(p, s, rows, soft)
+
+    return write, read, write_ratio
 
 
-def _write_softness(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
-    p.engine.field("geom_solref")[rows[:, None], s.ids, 0] = v * _slowed(p, s.ids)[rows]
-
-
-def _read_softness(p: "Physics", s: Slots) -> np.ndarray:
-    return p.engine.field("geom_solref")[:, s.ids, 0] / _slowed(p, s.ids)
-
-
-def _write_damping_ratio(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
-    soft = _read_softness(p, s)[rows]
-    p.engine.field("geom_solref")[rows[:, None], s.ids, 1] = v
-    _write_softness(p, s, rows, soft)
+_write_softness, _read_softness, _write_damping_ratio = _yielding("geom_solref", "bounce", "contact_damping")
+_write_stop_softness, _read_stop_softness, _write_stop_damping = _yielding("jnt_solref", "stop_damping")
 
 
 def _write_bounce(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
@@ -184,26 +190,6 @@ def _write_stops(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> Non
 
 def _read_stops(p: "Physics", s: Slots) -> np.ndarray:
     return p.engine.field("jnt_range")[:, s.ids, 1] - p.engine.nominal("jnt_range")[s.ids, 1]
-
-
-def _stop_slowed(p: "Physics", ids: np.ndarray) -> np.ndarray:
-    """Time constant of stops over their softness, (worlds, k), for the reason given in `_slowed`."""
-    damped = np.isin(ids, p.targets("stop_damping"))
-    return 1.0 / np.where(damped, np.minimum(p.engine.field("jnt_solref")[:, ids, 1], 1.0), 1.0)
-
-
-def _write_stop_softness(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
-    p.engine.field("jnt_solref")[rows[:, None], s.ids, 0] = v * _stop_slowed(p, s.ids)[rows]
-
-
-def _read_stop_softness(p: "Physics", s: Slots) -> np.ndarray:
-    return p.engine.field("jnt_solref")[:, s.ids, 0] / _stop_slowed(p, s.ids)
-
-
-def _write_stop_damping(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
-    soft = _read_stop_softness(p, s)[rows]
-    p.engine.field("jnt_solref")[rows[:, None], s.ids, 1] = v
-    _write_stop_softness(p, s, rows, soft)
 
 
 def _write_rest(p: "Physics", s: Slots, rows: np.ndarray, v: np.ndarray) -> None:
