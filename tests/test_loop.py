@@ -287,6 +287,25 @@ def test_the_bench_compares_the_rungs():
     assert found["loop, qube: robot seconds, the most"].value == 14.0
 
 
+def test_the_bench_says_how_far_trainings_differ():
+    from surefoot.bench.loop import marks_of, summary
+
+    rows = [*marks_of("qube held 0", ladder(1.0, 0.5)), *marks_of("qube held 0 seed 1", ladder(0.5, 0.75))]
+    found = {m.name: m for m in summary(rows)}["loop, qube: success, identified − randomized"]
+    assert found.value == pytest.approx(0.125)
+    assert "1 hidden realities" in found.reference
+    assert "2 trainings of each: +0.500, -0.250" in found.reference
+
+
+def test_every_seed_is_a_loop_of_its_own(tmp_path, monkeypatch):
+    from surefoot.bench import Request
+    from surefoot.bench.loop import cases_of
+
+    monkeypatch.setenv("SUREFOOT_CACHE", str(tmp_path))
+    names = list(cases_of(Request(quick=True, seeds=2)))
+    assert names == ["qube held 0", "qube beyond 1", "qube held 0 seed 1", "qube beyond 1 seed 1"]
+
+
 def test_hidden_realities_differ_and_are_partly_held():
     from surefoot.bench.loop import hidden
 

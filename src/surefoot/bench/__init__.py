@@ -179,9 +179,9 @@ BENCHES: dict[str, Bench] = {
     "loop": Bench(
         about="train, deploy, identify, retrain on hidden stand-in robots: against randomized and the oracle (extras `learn`, `deploy`)",
         module="surefoot.bench.loop",
-        minutes=120.0,
+        minutes=40.0,
         quick_minutes=8.0,
-        uses=("realities",),
+        uses=("realities", "seeds"),
     ),
     "learn-width": Bench(
         about="how wide to randomize: four widths, randomized against not, the price of robustness (extra `learn`)",
@@ -216,6 +216,10 @@ def run(name: str, request: Request) -> Result:
     if request.seeds < 0:
         raise InputError(f"--seeds must be at least 1, or 0 for the bench's own number; given {request.seeds}")
     request = replace(request, seeds=request.seeds or (1 if request.quick else bench.seeds))
-    minutes = bench.quick_minutes if request.quick else bench.minutes
+    minutes = (
+        (bench.quick_minutes if request.quick else bench.minutes)
+        * request.seeds
+        / (1 if request.quick else bench.seeds)
+    )
     request.tell(f"{name}: about {minutes:g} min on two cores" + (" (quick: a subset)" if request.quick else ""))
     return getattr(importlib.import_module(bench.module), bench.measure)(request)

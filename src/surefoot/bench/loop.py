@@ -7,9 +7,11 @@ Nothing but the oracle and this bench opens the realities' files. A case is one 
 interrupted loop goes on at its last step.
 """
 
+import re
 import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +43,15 @@ def hidden(robot: str, number: int, seed: int = 0) -> tuple[str, str]:
     return ("held", held_text(text)) if number % 2 == 0 else ("beyond", text)
 
 
-def case(robot: str, name: str, file: Path, request: Request) -> list[Mark]:
+def case(robot: str, name: str, file: Path, request: Request, seed: int = 0) -> list[Mark]:
     """The marks of one loop: success and error of every rung, and the robot seconds that taught it.
 
-    What depends on no reality, the first trainings and the design, is done once and copied.
+    What depends on no reality, the first trainings and the design, is done once for each `seed` of them and copied.
     """
     there = folder() / "loop" / f"{package_hash()[:12]}-{'quick' if request.quick else 'whole'}"
-    loop = loop_of(robot, f"twin:{file}", quick=request.quick)
-    begin_with(prepare_loop(loop, there / robot, say=request.tell), there / f"{robot}-{name.replace(' ', '-')}")
+    loop = loop_of(robot, f"twin:{file}", quick=request.quick, seed=seed)
+    prepared = there / (f"{robot}-seed-{seed}" if seed else robot)
+    begin_with(prepare_loop(loop, prepared, say=request.tell), there / f"{robot}-{name.replace(' ', '-')}")
     return marks_of(f"{robot} {name}", run_loop(loop, there / f"{robot}-{name.replace(' ', '-')}", say=request.tell))
 
 
@@ -71,7 +74,10 @@ def cases_of(request: Request) -> dict[str, Callable[[], list[Mark]]]:
             raise InputError(
                 f"--realities {request.realities} holds no .toml file: give the folder of some stand-in robots"
             )
-        return {f"{_robot(f)} given {f.stem}": _case(_robot(f), f"given {f.stem}", f, request) for f in files}
+        given = [(_robot(f), f"given {f.stem}", f) for f in files]
+        return {
+            f"{robot} {name}": case for robot, name, file in given for name, case in _cases(robot, name, file, request)
+        }
     out: dict[str, Callable[[], list[Mark]]] = {}
     for robot in ("qube",) if request.quick else ("qube", "go2"):
         for number in range(2 if request.quick else REALITIES):
@@ -79,16 +85,26 @@ def cases_of(request: Request) -> dict[str, Callable[[], list[Mark]]]:
             file = folder() / "loop" / "realities" / f"{robot}-{number}.toml"
             if not file.is_file() or file.read_text(encoding="utf-8") != text:
                 write_text(file, text)
-            out[f"{robot} {sort} {number}"] = _case(robot, f"{sort} {number}", file, request)
-    return out
+            for name, found in _cases(robot, f"{sort} {number}", file, request):
+                out[f"{robot} {name}"] = found
+    return dict(sorted(out.items(), key=lambda item: _seed(item[0])))
 
 
 def _robot(file: Path) -> str:
     return str(tomllib.loads(file.read_text(encoding="utf-8")).get("robot", ""))
 
 
-def _case(robot: str, name: str, file: Path, request: Request) -> Callable[[], list[Mark]]:
-    return lambda: case(robot, name, file, request)
+def _cases(robot: str, name: str, file: Path, request: Request) -> Iterator[tuple[str, Callable[[], list[Mark]]]]:
+    """(name, case) of one reality for every seed of trainings; the first has the reality's own name."""
+    for seed in range(request.seeds):
+        called = f"{name} seed {seed}" if seed else name
+        yield called, partial(case, robot, called, file, request, seed)
+
+
+def _seed(name: str) -> int:
+    """Seed of the trainings in a case's name."""
+    found = re.search(r" seed (\d+)$", name)
+    return int(found[1]) if found else 0
 
 
 def measure(request: Request) -> Result:
@@ -121,6 +137,10 @@ def _robot_marks(robot: str, allowed: float, mine: Mapping[str, Mapping[tuple[st
     def mean(rung: str, names: Mapping[str, Any], what: str = "success") -> float:
         return float(np.nanmean([found[(rung, what)] for found in names.values()]))
 
+    def trained(seed: int) -> dict[str, Any]:
+        return {name: found for name, found in mine.items() if _seed(name) == seed}
+
+    seeds = sorted({_seed(name) for name in mine})
     held = {name: found for name, found in mine.items() if name.split()[1] == "held"}
     identified, randomized = mean("identified", mine), mean("randomized", mine)
     rungs = {
@@ -129,9 +149,12 @@ def _robot_marks(robot: str, allowed: float, mine: Mapping[str, Mapping[tuple[st
         "identified": "identified",
         "oracle": "oracle",
     }
-    about = f"{len(mine)} hidden realities; " + ", ".join(
+    about = f"{len(trained(0))} hidden realities; " + ", ".join(
         f"{words} {mean(rung, mine):.2f}" for words, rung in rungs.items()
     )
+    if len(seeds) > 1:
+        each = (mean("identified", trained(k)) - mean("randomized", trained(k)) for k in seeds)
+        about += f"; {len(seeds)} trainings of each: {', '.join(f'{gain:+.3f}' for gain in each)}"
     marks = [
         Mark(
             name=f"loop, {robot}: success, identified − randomized",
@@ -142,6 +165,8 @@ def _robot_marks(robot: str, allowed: float, mine: Mapping[str, Mapping[tuple[st
         )
     ]
     errors = {words: mean(rung, mine, "error") for words, rung in rungs.items()}
+    ratios = [found[("identified", "error")] / found[("randomized", "error")] for found in mine.values()]
+    low, middle, high = np.nanquantile(ratios, (0.25, 0.5, 0.75))
     marks.append(
         Mark(
             name=f"loop, {robot}: error, identified over randomized",
@@ -149,7 +174,7 @@ def _robot_marks(robot: str, allowed: float, mine: Mapping[str, Mapping[tuple[st
             op="<=",
             mark=1.0,
             reference=", ".join(f"{words} {value:.3f}" for words, value in errors.items())
-            + f" {UNITS[KITS[robot].task]}",
+            + f" {UNITS[KITS[robot].task]}, failed runs included; of single loops median {middle:.2f}, quartiles {low:.2f} to {high:.2f}",
         )
     )
     if held:
@@ -157,7 +182,7 @@ def _robot_marks(robot: str, allowed: float, mine: Mapping[str, Mapping[tuple[st
         ratio = mean("identified", held) / best if best else None
         marks.append(Mark(
             name=f"loop, {robot}: success over the oracle's where the Params hold the physics", value=ratio, op=">=", mark=SHARE,
-            reference=f"{len(held)} hidden realities; oracle {best:.2f}" if best else "the oracle never succeeded: nothing to compare with",
+            reference=f"{len(held)} loops; oracle {best:.2f}" if best else "the oracle never succeeded: nothing to compare with",
         ))  # fmt: skip
     spent = max(found[("identified", "robot seconds")] for found in mine.values())
     marks.append(Mark(name=f"loop, {robot}: robot seconds, the most", value=spent, unit="s", op="<=", mark=allowed))
