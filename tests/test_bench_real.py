@@ -111,17 +111,28 @@ def test_recordings_are_found_by_pattern_and_never_on_both_sides(tmp_path):
     assert all(is_chirp(x) for x in data.fit)
 
 
+@needs_emps
+def test_a_set_that_the_second_folder_lacks_is_judged_as_with_one(tmp_path):
+    one, two = emps_recordings(Request(train=DATA)), emps_recordings(Request(train=DATA, test=tmp_path))
+    assert one is not None
+    assert two is not None
+    assert [x.hash for x in two.judge] == [x.hash for x in one.judge] != []
+    assert [x.hash for x in two.fit] == [x.hash for x in one.fit]
+
+
 def test_with_two_folders_the_first_is_fitted_whole_and_a_copy_does_not_judge(tmp_path):
     a, b = tmp_path / "a", tmp_path / "b"
     write_chirps(a, ["2030-01-01", "2030-01-02"])
     write_chirps(b, ["2030-01-01"])  # the same recording again
     data = chirps(Request(train=a, test=b))
     assert data is not None
-    assert len(data.fit) == 2
-    assert data.judge == ()
+    assert "--test has none" in data.origin
+    assert {x.hash for x in data.fit} | {x.hash for x in data.judge} == {x.hash for x in logs_of(a, "quanser_qube")}
+    assert not {x.hash for x in data.fit} & {x.hash for x in data.judge}
     write_chirps(b, ["2030-01-07"], seed=9)
     data = chirps(Request(train=a, test=b))
     assert data is not None
+    assert len(data.fit) == 2
     assert len(data.judge) == 1
 
 

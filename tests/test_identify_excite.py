@@ -212,6 +212,20 @@ def test_a_design_is_a_plain_file(design, tmp_path):
         Motion(channel="joint_pos_target", columns=("servo",), dt=0.01, values=np.full((3, 1), np.nan), setting="fixed")
 
 
+def test_a_sort_of_motion_that_keeps_no_limit_is_left_out_of_the_comparison(sim, tmp_path, monkeypatch):
+    found = Judge.trials
+
+    def trials(self, family, motions):
+        lost = {"score": -np.inf, "scale": 0.0} if family == "usual" else {}
+        return [replace(t, **lost) for t in found(self, family, motions)]
+
+    monkeypatch.setattr(Judge, "trials", trials)
+    effort = replace(FEW, families=("multi-sine",), rounds=1, climbs=0)
+    design = excite(sim, only=("kp",), seconds=0.5, effort=effort)
+    assert set(design.scores) == {"multi-sine"}
+    assert load_design(design.save(tmp_path / "motion.json")).scores == design.scores
+
+
 def test_a_prediction_is_checked():
     expected = tuple(
         Expected(name=n, unit="kg", value=1.0, before=0.5, after=0.1)

@@ -1,7 +1,7 @@
 """Recordings of a bench: found below a folder by what their mapping says, never by a fixed list, and split into fit and judge.
 
-With two folders the fit sees all of --train and is judged by all of --test. With one, some of its recordings only judge, chosen by
-their place in the sorted list, so that a recording is never on both sides.
+With two folders the fit sees all of --train and is judged by all of --test; a set of which --test has nothing new is judged as with one.
+With one, some of its recordings only judge, chosen by their place in the sorted list, so that a recording is never on both sides.
 """
 
 import dataclasses
@@ -73,10 +73,10 @@ def recordings(
         fresh = tuple(log for log in others if log.hash not in known)
         if fresh:
             return Recordings(fit=every, judge=fresh, origin=f"{len(fresh)} recordings of --test")
-        return Recordings(fit=every, judge=(), origin="no recording in --test that is not in --train")
     chosen = {log.hash for log in judge(every)}
     fit, judges = tuple(x for x in every if x.hash not in chosen), tuple(x for x in every if x.hash in chosen)
-    return Recordings(fit=fit, judge=judges, origin=f"{len(judges)} recordings of the same folder, not fitted")
+    lacks = "" if request.test is None else "--test has none: "
+    return Recordings(fit=fit, judge=judges, origin=f"{lacks}{len(judges)} recordings of the same folder, not fitted")
 
 
 def hangs(log: Log) -> bool:

@@ -54,7 +54,8 @@ def emps_recordings(request: Request) -> Recordings | None:
     if not fit:
         return None
     known = {log.hash for log in fit}
-    others = logs_of(request.test, "emps") if request.test is not None else every
+    others = logs_of(request.test, "emps") if request.test is not None else ()
+    others = tuple(log for log in others if log.hash not in known) or every
     judge = tuple(log for log in others if "force_pulse" in log and log.hash not in known)
     judge = judge or tuple(log for log in others if log.hash not in known)
     origin = f"{len(judge)} files with force pulses, not fitted" if judge else "no EMPS file that was not fitted"

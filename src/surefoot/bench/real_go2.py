@@ -82,7 +82,8 @@ def split(logs: Sequence[Log], request: Request, mapping: str) -> tuple[Log, lis
     if request.test is not None:
         known = {log.hash for log in logs}
         fresh = [log for log in logs_of(request.test, mapping) if log.hash not in known]
-        return first.window(t[0], min(t[-1], t[0] + LONGEST) + 1e-6), fresh, "recordings of --test"
+        if fresh:
+            return first.window(t[0], min(t[-1], t[0] + LONGEST) + 1e-6), fresh, "recordings of --test"
     cut = float(t[0] + SHARE * (t[-1] - t[0]))
     judge = [first.window(cut, float(t[-1]) + 1e-6), *logs[1:]]
     return (

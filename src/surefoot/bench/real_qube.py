@@ -126,12 +126,14 @@ def lively(pieces: Sequence[Log]) -> list[Log]:
 
 def swing_rows(sim: Sim, fit: Fit, request: Request) -> list[Mark]:
     """The same e on swing-ups, which no fit saw."""
-    folder = request.test if request.test is not None else data_folder(request)
-    logs = logs_of(
-        folder, "quanser_qube", lambda log: not is_chirp(log) and "filt" not in str(log.meta.get("experiment", ""))
-    )
+
+    def unfiltered(log: Log) -> bool:
+        return not is_chirp(log) and "filt" not in str(log.meta.get("experiment", ""))
+
+    logs = logs_of(request.test, "quanser_qube", unfiltered) if request.test is not None else ()
+    logs = logs or logs_of(data_folder(request), "quanser_qube", unfiltered)
     if not logs:
-        return [absent("Qube swing-ups", f"no swing-up below {folder.name}/", "rad")]
+        return [absent("Qube swing-ups", f"no swing-up below {data_folder(request).name}/", "rad")]
     some = logs[:: max(1, len(logs) // 5)][:5]
     found = ahead(sim, some, fit.e, horizon=SWING)
     return ahead_rows("Qube swing-ups", found, f"{len(some)} recordings, never fitted", {}, {"pendulum": 0.281})

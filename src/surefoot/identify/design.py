@@ -97,7 +97,7 @@ class Design:
         motion: what to play.
         family: sort of motion that was best.
         expected: what it should teach, by scalar of e.
-        scores: criterion by family.
+        scores: criterion by family, of those with a motion that keeps the limits.
         about: seed, criterion, window, noise, hashes; plain values.
     """
 

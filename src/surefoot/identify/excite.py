@@ -308,7 +308,7 @@ def design_of(sim: Sim, beliefs: Beliefs, lens: Lens, motion: Motion, best: Tria
         **about, "scale": best.scale, "robot_hash": sim.robot.hash, "window": lens.window, "inflation": noise.inflation,
         "noise": {name: std.tolist() for name, std in noise.std.items()},
     }  # fmt: skip
-    scores = facts.pop("scores", {})
+    scores = {name: score for name, score in facts.pop("scores", {}).items() if np.isfinite(score)}
     return Design(
         robot=robot_name(sim), motion=motion, family=best.family, expected=expected, scores=scores, about=facts
     )
