@@ -10,10 +10,10 @@ import pytest
 import surefoot as sf
 from surefoot.bench import BENCHES, Request
 from surefoot.bench import real as bench_real
-from surefoot.bench.real_ahead import ahead
+from surefoot.bench.real_ahead import Ahead, ahead, together
 from surefoot.bench.real_data import logs_of, recordings
 from surefoot.bench.real_emps import PUBLISHED, emps_recordings, inverse_rows, offset
-from surefoot.bench.real_pendulum import pendulum_params, runs
+from surefoot.bench.real_pendulum import foreseen, levelled, pendulum_params, runs, zero_of
 from surefoot.bench.real_qube import chirps, is_chirp, lively, qube_params
 from surefoot.bench.real_sysid import WRITERS, e_of, scalars_of, spec_of, sysid
 from surefoot.errors import InputError
@@ -77,6 +77,29 @@ def test_the_start_state_sees_nothing_of_what_is_foreseen(pendulum):
     bent = Log(channels=(log["joint_torque_target"], dataclasses.replace(y, values=late)))
     found = ahead(sim, [bent], e, horizon=0.499)
     assert found.rmse["joint1"] == pytest.approx(0.3 * np.sqrt(0.4 / 1.0), rel=0.1)
+
+
+def test_a_run_shows_the_zeros_that_its_encoders_were_set_to(pendulum):
+    _, e = pendulum
+    sim = sf.Sim(sf.load("double_pendulum"), pendulum_params(), threads=1)
+    planted = np.array([[0.04, -0.025]])
+    log = levelled(swing(sim, e, 3.0, noise=1e-5), -planted)
+    np.testing.assert_allclose(zero_of(sim, log, e), planted, atol=2e-3)
+    blind = ahead(sim, [log], {**e, "encoder_bias": np.zeros((1, 2))}, horizon=0.5)
+    found = foreseen(sim, [log], e)
+    assert found.windows == blind.windows == 6
+    assert found.rmse["joint1"] < 0.8 * blind.rmse["joint1"]
+
+
+def test_parts_of_a_run_count_by_their_windows():
+    parts = [
+        Ahead(rmse={"a": 0.1}, last={"a": 0.2}, windows=3, horizon=0.5, start=""),
+        Ahead(rmse={"a": 0.3}, last={"a": 0.2}, windows=1, horizon=0.5, start=""),
+    ]
+    found = together(parts, "as given")
+    assert found.rmse["a"] == pytest.approx(np.sqrt((3 * 0.01 + 0.09) / 4))
+    assert found.last["a"] == pytest.approx(0.2)
+    assert (found.windows, found.start) == (4, "as given")
 
 
 def test_a_log_shorter_than_the_horizon_is_refused(pendulum):

@@ -93,6 +93,17 @@ def ahead(
     )
 
 
+def together(parts: Sequence[Ahead], start: str) -> Ahead:
+    """One Ahead of several over the same horizon, each window counted once; `start`: the start states in words."""
+    count = np.array([part.windows for part in parts], float)
+
+    def pooled(each: Sequence[dict[str, float]]) -> dict[str, float]:
+        return {n: float(np.sqrt(np.average([x[n] ** 2 for x in each], weights=count))) for n in each[0]}
+
+    rmse, last = pooled([part.rmse for part in parts]), pooled([part.last for part in parts])
+    return Ahead(rmse=rmse, last=last, windows=int(count.sum()), horizon=parts[0].horizon, start=start)
+
+
 def _period(t: np.ndarray) -> float:
     times = np.unique(np.round(t[0], 9))
     return float(times[-1] - times[0]) / max(len(times) - 1, 1)
