@@ -10,7 +10,21 @@ from surefoot.errors import InputError
 from surefoot.hardware.generator import draw
 from surefoot.hardware.referee import Truth
 from surefoot.learn import checkpoint
-from surefoot.loop import RUNGS, Folder, Ladder, Loop, Rung, begin_with, loop_of, run_loop
+from surefoot.logs import Channel, Log
+from surefoot.loop import (
+    RUNGS,
+    Folder,
+    Ladder,
+    Loop,
+    Rung,
+    begin_with,
+    choose_policy,
+    judge_rung,
+    ladder_of,
+    loop_of,
+    run_loop,
+)
+from surefoot.loop.choice import kept_by
 from surefoot.loop.judging import Trial, distinct, ended_words, swung_up, walked
 from surefoot.loop.ladder import Step, drawn, page_of, shown
 from surefoot.loop.training import Best, belief_of, posterior_of
@@ -314,6 +328,68 @@ def test_hidden_realities_differ_and_are_partly_held():
     assert len({text for _, text in sorts}) == 4
 
 
+# -------------------------------------------------------------------- which policy is kept
+
+
+def on_robot(folder: Folder, name: str, seconds: float, ended: str = "finished") -> None:
+    """A run on the robot as `deploy_rung` leaves it."""
+    said = {
+        "log": f"robot/{name}.mcap",
+        "robot_seconds": seconds + 1.0,
+        "outcome": {"ended": ended, "seconds": seconds},
+    }
+    folder.step(f"deploy {name}", {"seconds": seconds, "ended": ended}, lambda _again: said)
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(2.0, "randomized"), (9.0, "identified"), (8.9, "identified")])
+def test_a_walk_that_was_stopped_sooner_is_not_kept(tmp_path, seconds, kept, monkeypatch):
+    loop, folder = loop_of("go2", "twin:go2/01-nominal"), Folder(tmp_path)
+    on_robot(folder, "randomized", 9.0)
+    on_robot(folder, "identified", seconds, "finished" if seconds == 9.0 else "stopped")
+    found = choose_policy(loop, folder, loop.rung("identified"))
+    assert found["kept"] == kept_by(folder, loop.rung("identified")) == kept
+    assert ("the policy before was kept" in found["note"]) == (kept == "randomized")
+    asked: list[str] = []
+
+    def trial(_loop, bundle, *_more):
+        asked.append(bundle.parent.name)
+        return Trial(success=True, error=0.1, ended="finished", lasted=6.0)
+
+    monkeypatch.setattr("surefoot.loop.judging.trial", trial)
+    judge_rung(loop, folder, loop.rung("identified"))
+    assert set(asked) == {kept}
+    step = ladder_of(loop, folder)["identified"]
+    assert step.note == found["note"]
+    assert step.robot_seconds == seconds + 1.0
+
+
+def test_where_nothing_was_chosen_a_rung_stands_for_itself(tmp_path):
+    loop = loop_of("qube", TWIN)
+    assert kept_by(Folder(tmp_path), loop.rung("oracle")) == "oracle"
+
+
+@pytest.mark.parametrize(("hangs", "ended", "kept"), [
+    (0.5, "finished", "randomized"), (0.0, "finished", "identified"), (0.0, "stopped", "randomized"),
+])  # fmt: skip
+def test_a_swing_up_is_kept_by_what_its_encoder_says(tmp_path, monkeypatch, hangs, ended, kept):
+    loop, folder = loop_of("qube", TWIN), Folder(tmp_path)
+    t = np.linspace(0.0, loop.kit.seconds, 601)
+
+    def played(path):
+        """Upright from the first second on; the retrained one hangs again for a share of the second half."""
+        down = (t < 1.0) | ((path.stem == "identified") & (t > loop.kit.seconds * (1.0 - 0.5 * hangs)))
+        values = np.stack([0.0 * t, np.where(down, 0.0, np.pi)], axis=1)
+        return Log(channels=(Channel(name="joint_pos", unit="rad", t=t, values=values, columns=("arm", "pendulum")),))
+
+    monkeypatch.setattr("surefoot.deploy.trajectory.read_played", played)
+    on_robot(folder, "randomized", loop.kit.seconds)
+    on_robot(folder, "identified", loop.kit.seconds, ended)
+    found = choose_policy(loop, folder, loop.rung("identified"))
+    assert found["first"] == 1.0
+    assert found["retrained"] == pytest.approx(0.0 if ended == "stopped" else 1.0 - hangs, abs=0.01)
+    assert found["kept"] == kept
+
+
 # -------------------------------------------------------------------- all of it
 
 
@@ -388,6 +464,7 @@ def test_a_small_loop_from_end_to_end_and_again(tmp_path):
         "rungs/identified/bundle/policy.onnx",
     ):
         assert (tmp_path / name).is_file(), name
+    assert Folder(tmp_path).result("choose identified")["kept"] in ("identified", "randomized")
     fitted = Folder(tmp_path).record("identify")["result"]["values"]
     assert {row["name"]: row["unit"] for row in fitted} == {"resistance": "ohm", "command_delay": "s"}
     said: list[str] = []

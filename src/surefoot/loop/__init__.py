@@ -1,5 +1,6 @@
 """The loop from a simulator to a robot and back: train, deploy, identify, retrain; it ends in a ladder."""
 
+from surefoot.loop.choice import choose_policy as choose_policy
 from surefoot.loop.folder import Folder as Folder
 from surefoot.loop.judging import judge_rung as judge_rung
 from surefoot.loop.ladder import Ladder as Ladder

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.hardware.referee import Truth, read_truth
+from surefoot.loop.choice import kept_by
 from surefoot.loop.folder import Folder
 from surefoot.loop.settings import Loop, Rung
 from surefoot.loop.training import stamp
@@ -102,10 +103,10 @@ def judge_rung(
     """Judge a rung on the stand-in robot: {"trials": [{"success", "error", ...}], "success", "error": [value, low, high]}."""
     from surefoot.evaluate import mean, share
 
-    kit = loop.kit
+    kit, kept = loop.kit, kept_by(folder, rung)
 
     def work(_again: bool) -> dict[str, Any]:
-        bundle = folder / f"rungs/{rung.name}/bundle"
+        bundle = folder / f"rungs/{kept}/bundle"
         runs = [trial(loop, bundle, asked, 1000 + k) for k in range(kit.trials) for asked in kit.asked]
         counted = distinct(runs)
         success, error = share([r.success for r in counted]), mean([r.error for r in counted])
@@ -120,4 +121,5 @@ def judge_rung(
         "judged": kit.judged,
         "asked": kit.asked,
     }
-    return folder.step(f"judge {rung.name}", inputs, work, after=[f"export {rung.name}"])
+    chosen = [f"choose {rung.name}"] if folder.record(f"choose {rung.name}") else []
+    return folder.step(f"judge {rung.name}", inputs, work, after=[f"export {kept}", *chosen])

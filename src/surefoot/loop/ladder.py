@@ -25,7 +25,7 @@ class Step:
     error: Ends
     trials: int
     robot_seconds: float
-    """Of robot time that the rung has used: recordings that taught it something."""
+    """Of robot time that the rung has used: recordings that taught it something, and the run by which its policy was kept or not."""
     note: str = ""
 
 
@@ -101,8 +101,10 @@ def ladder_of(loop: Loop, folder: Folder) -> Ladder:
         if not folder.record(f"judge {rung.name}").get("done"):
             continue
         found = folder.result(f"judge {rung.name}")
-        taught = folder.record("identify").get("result", {}).get("robot_seconds", 0.0) if rung.e == "posterior" else 0.0
-        note = folder.record("truth").get("result", {}).get("note", "") if rung.e == "truth" else ""
+        used = ("identify", f"deploy {rung.name}") if rung.e == "posterior" else ()
+        taught = sum(folder.record(name).get("result", {}).get("robot_seconds", 0.0) for name in used)
+        about = {"truth": "truth", "posterior": f"choose {rung.name}"}.get(rung.e, "")
+        note = folder.record(about).get("result", {}).get("note", "") if about else ""
         note = "; ".join(filter(None, (found.get("note", ""), note)))
         steps.append(Step(
             name=rung.name, title=rung.title, success=tuple(found["success"]), error=tuple(found["error"]),

@@ -5,7 +5,8 @@
     print(ladder)
 
 Every step is a function of its own (see `train_rung`, `export_rung`, `deploy_rung`, `gap_of`, `design_motion`, `play_motion`,
-`identify_robot`, `judge_rung`) that writes plain files into the folder; one that was finished with the same inputs is not done again.
+`identify_robot`, `choose_policy`, `judge_rung`) that writes plain files into the folder; one that was finished with the same inputs is
+not done again.
 """
 
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from surefoot.loop.aside import Asides
+from surefoot.loop.choice import choose_policy
 from surefoot.loop.folder import Folder
 from surefoot.loop.judging import judge_rung
 from surefoot.loop.ladder import Ladder, ladder_of, write_ladder
@@ -43,6 +45,7 @@ def run_loop(loop: Loop, out: str | Path, *, say: Say = lambda _line: None) -> L
             if rung.e == "posterior":
                 deploy_rung(loop, folder, rung, say)
                 gap_of(loop, folder, rung, say)
+                choose_policy(loop, folder, rung, say)
     for rung in loop.rungs:
         if rung.judged and rung.name not in aside:
             judge_rung(loop, folder, rung, say)

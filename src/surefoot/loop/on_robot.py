@@ -188,10 +188,11 @@ def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _li
         from surefoot.identify import identify
         from surefoot.identify.fit_table import units_of
 
-        spent = sum(folder.result(name)["robot_seconds"] for name in used)
-        if spent > kit.budget:
+        spent, more = sum(folder.result(name)["robot_seconds"] for name in used), kit.seconds
+        if spent + more > kit.budget:
             raise InputError(
-                f"{spent:.1f} robot seconds were used, allowed are {kit.budget:g}: shorten --explore or --seconds"
+                f"{spent:.1f} robot seconds were used and the retrained policy's run takes {more:g} more, allowed are {kit.budget:g}: "
+                f"shorten --explore or --seconds"
             )
         sim = model_of(loop)
         fit = identify(
