@@ -718,6 +718,24 @@ def test_what_the_last_action_did_is_over_when_the_policy_no_longer_drives():
     assert not robot.safety.actions.look(0.0, None)
 
 
+@pytest.mark.parametrize("group", ["policy", "history"])
+def test_actions_are_judged_by_what_training_saw_wherever_the_contract_says_it(group):
+    """A policy that saturates asks for more than the clip: no alarm for what it did in training, one for half as much again."""
+    terms = tuple(t for t in contract().groups[0].terms if t.source != "last_action")
+    past = Term(source="last_action", columns=JOINTS, trained=(-6.0, 6.0))
+    groups = (Group(name="policy", terms=(*terms, past)),)
+    if group == "history":
+        groups = (
+            Group(name="policy", terms=terms),
+            Group(name="history", terms=(dataclasses.replace(past, history=3),)),
+        )
+    made = contract(groups=groups, action=Action(joints=JOINTS, scale=0.25, offset=POSE, clip=(-1.0, 1.0)))
+    actions = Safety(made, SafetySettings.from_contract(made, no_load_speed=20.0), outputs=JOINTS).actions
+    assert not actions.look(0.0, np.full(3, 11.0))
+    actions.rest()
+    assert [f.check for f in actions.look(0.02, np.full(3, 13.0))] == ["action_range"]
+
+
 @pytest.mark.parametrize("kind", ["voltage_target", "joint_torque_target"])
 def test_a_layer_that_fails_drives_nothing_where_the_target_is_the_drive(monkeypatch, kind):
     act = Action(joints=JOINTS, kind=kind, scale=5.0, clip=(-1.0, 1.0), limits=(-5.0, 5.0))

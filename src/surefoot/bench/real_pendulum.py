@@ -103,7 +103,7 @@ def foreseen(sim: Sim, logs: Sequence[Log], e: E) -> Ahead:
 
 
 def pendulum_params() -> Params:
-    """The robot file's unknowns, rotors joint by joint, and where the first link's mass lies.
+    """The robot file's unknowns, rotors joint by joint, where the first link's mass lies, and friction that is larger at rest.
 
     Torque and mass scale together, so the drives' gain is taken as given.
     """
@@ -113,6 +113,7 @@ def pendulum_params() -> Params:
         "link2_com": given["link2_com"].replace(low=-0.22, high=0.15),
         "armature": given["armature"].replace(each=True, low=3e-4, high=0.01),
         "link1_com": P["com"]("link1", low=-0.1, high=0.15, nominal=0.0, axis="z"),
+        "stribeck": P["stribeck"]("joint[12]", low=0.0, high=0.3, nominal=0.0, speed=1.0, each=True),
         ZERO: given[ZERO].replace(low=-0.12, high=0.12),
     }
     return Params(**{**dict(given), **wider})

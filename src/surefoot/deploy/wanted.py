@@ -61,7 +61,7 @@ class Actions:
         low, high = np.minimum(*ends), np.maximum(*ends)
         if act.clip is not None:
             low, high = np.maximum(low, act.clip[0]), np.minimum(high, act.clip[1])
-        for term in contract.group("policy").terms:
+        for term in (term for group in contract.groups for term in group.terms):
             if term.source == "last_action" and term.trained is not None:
                 rows = np.array([term.scale, term.offset, *term.trained])
                 for k, joint in enumerate(term.columns):
