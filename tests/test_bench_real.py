@@ -11,10 +11,11 @@ import surefoot as sf
 from surefoot.bench import BENCHES, Request
 from surefoot.bench import real as bench_real
 from surefoot.bench.real_ahead import Ahead, ahead, together
-from surefoot.bench.real_data import logs_of, recordings
+from surefoot.bench.real_data import Recordings, logs_of, recordings
 from surefoot.bench.real_emps import PUBLISHED, emps_recordings, inverse_rows, offset
 from surefoot.bench.real_pendulum import foreseen, levelled, pendulum_params, runs, zero_of
 from surefoot.bench.real_qube import chirps, is_chirp, lively, qube_params
+from surefoot.bench.real_so101 import words
 from surefoot.bench.real_sysid import WRITERS, e_of, scalars_of, spec_of, sysid
 from surefoot.errors import InputError
 from surefoot.logs import Channel, Log
@@ -132,6 +133,14 @@ def test_recordings_are_found_by_pattern_and_never_on_both_sides(tmp_path):
     assert (len(data.fit), len(data.judge)) == (3, 2)
     assert not {x.hash for x in data.fit} & {x.hash for x in data.judge}
     assert all(is_chirp(x) for x in data.fit)
+
+
+def test_a_row_says_which_folder_judged_it():
+    for origin, said in (
+        ("2 recordings of --test", "of --test"),
+        ("--test has none: 2 recordings of the same folder", "same folder"),
+    ):
+        assert said in words(Recordings(fit=(), judge=(), origin=origin), ())
 
 
 @needs_emps

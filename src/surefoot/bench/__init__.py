@@ -216,10 +216,7 @@ def run(name: str, request: Request) -> Result:
     if request.seeds < 0:
         raise InputError(f"--seeds must be at least 1, or 0 for the bench's own number; given {request.seeds}")
     request = replace(request, seeds=request.seeds or (1 if request.quick else bench.seeds))
-    minutes = (
-        (bench.quick_minutes if request.quick else bench.minutes)
-        * request.seeds
-        / (1 if request.quick else bench.seeds)
-    )
+    once = bench.quick_minutes if request.quick else bench.minutes / bench.seeds
+    minutes = once * request.seeds
     request.tell(f"{name}: about {minutes:g} min on two cores" + (" (quick: a subset)" if request.quick else ""))
     return getattr(importlib.import_module(bench.module), bench.measure)(request)

@@ -75,9 +75,7 @@ def cases_of(request: Request) -> dict[str, Callable[[], list[Mark]]]:
                 f"--realities {request.realities} holds no .toml file: give the folder of some stand-in robots"
             )
         given = [(_robot(f), f"given {f.stem}", f) for f in files]
-        return {
-            f"{robot} {name}": case for robot, name, file in given for name, case in _cases(robot, name, file, request)
-        }
+        return {f"{robot} {n}": found for robot, name, file in given for n, found in _cases(robot, name, file, request)}
     out: dict[str, Callable[[], list[Mark]]] = {}
     for robot in ("qube",) if request.quick else ("qube", "go2"):
         for number in range(2 if request.quick else REALITIES):
@@ -165,8 +163,8 @@ def _robot_marks(robot: str, allowed: float, mine: Mapping[str, Mapping[tuple[st
         )
     ]
     errors = {words: mean(rung, mine, "error") for words, rung in rungs.items()}
-    ratios = [found[("identified", "error")] / found[("randomized", "error")] for found in mine.values()]
-    low, middle, high = np.nanquantile(ratios, (0.25, 0.5, 0.75))
+    pairs = np.array([[found[(rung, "error")] for rung in ("identified", "randomized")] for found in mine.values()])
+    low, middle, high = np.nanquantile(pairs[:, 0] / np.maximum(pairs[:, 1], 1e-12), (0.25, 0.5, 0.75))
     marks.append(
         Mark(
             name=f"loop, {robot}: error, identified over randomized",

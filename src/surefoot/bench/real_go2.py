@@ -25,6 +25,7 @@ from surefoot.params import CONSTRUCTORS as P
 from surefoot.params import E, Params
 from surefoot.robots import Robot, load
 from surefoot.sim import Sim
+from surefoot.sim.restitution import damping_ratio
 
 MAPPINGS = ("go2_motor_dls", "go2_motor_steps")
 """Of the two recordings; the first has slow trajectories at kd 1.5, the second steps of a walking policy at kd 0.5."""
@@ -50,8 +51,8 @@ STOP_SOFTNESS = 2 * TIMESTEP
 """[s] A stop of metal or hard plastic is as stiff as a time step can tell."""
 RESTITUTION = 0.544
 """Speed after over before real impacts of a metal body: median of the recordings in mcube_ellipse_impacts."""
-STOP_DAMPING = -np.log(RESTITUTION) / np.hypot(np.pi, np.log(RESTITUTION))
-"""Damping ratio of a spring that gives back that share of the speed."""
+STOP_DAMPING = float(damping_ratio(np.array(RESTITUTION)))
+"""Damping ratio of a stop, which pushes and never pulls, that gives back that share of the speed."""
 OWN = ("calf_stop", "stop_softness", "stop_damping", "hang_x", "hang_y")
 """What belongs to one robot and to how it was hung, not to its kind."""
 WORTH = 0.05
@@ -128,7 +129,7 @@ def leg_params(*, each: bool, slope: bool, strap: bool) -> Params:
     out["mass_calf"] = P["mass"](".*_calf", low=0.08, high=0.5)
     out["calf_stop"] = P["stop_shift"](CALF, low=-0.25, high=0.05, nominal=-STOP_MARGIN, each=True)
     out["stop_softness"] = P["stop_softness"](CALF, low=STOP_SOFTNESS, high=0.1, nominal=STOP_SOFTNESS, scale="log")
-    out["stop_damping"] = P["stop_damping"](CALF, low=0.05, high=2.0, nominal=float(STOP_DAMPING), scale="log")
+    out["stop_damping"] = P["stop_damping"](CALF, low=0.05, high=2.0, nominal=STOP_DAMPING, scale="log")
     out["command_delay"] = P["command_delay"](low=0.0, high=0.03, nominal=DELAY)
     if strap:
         out |= {f"hang_{axis}": P["com"]("base", axis=axis, low=-0.08, high=0.08) for axis in "xy"}

@@ -52,7 +52,7 @@ def measure(request: Request) -> list[Mark]:
 def words(data: Recordings, judge: Sequence[Log]) -> str:
     """Where the judges come from."""
     return f"{len(judge)} motions" + (
-        " of --test" if "--test" in data.origin else " of the same folder, every second one, not fitted"
+        " of --test" if data.origin.endswith("of --test") else " of the same folder, every second one, not fitted"
     )
 
 

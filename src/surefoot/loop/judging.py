@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.hardware.referee import Truth, read_truth
-from surefoot.loop.choice import kept_by
+from surefoot.loop.choice import UPRIGHT, kept_by
 from surefoot.loop.folder import Folder
 from surefoot.loop.settings import Loop, Rung
 from surefoot.loop.training import stamp
@@ -47,7 +47,7 @@ def swung_up(truth: Truth, start: float, lasted: float, seconds: float) -> tuple
     joints = list(truth.about["joints"])
     angle = truth.joint_pos[second][:, joints.index("pendulum")]
     tilt = np.arccos(np.clip(-np.cos(angle), -1.0, 1.0))
-    return bool((np.cos(tilt) > 0.95).mean() > 0.9), float(tilt.mean())
+    return bool((np.cos(tilt) > UPRIGHT).mean() > 0.9), float(tilt.mean())
 
 
 def walked(truth: Truth, start: float, lasted: float, seconds: float, asked: Mapping[str, float]) -> tuple[bool, float]:
