@@ -35,6 +35,7 @@ def bench(
     test: Folder = None,
     realities: Folder = None,
     seeds: int = 0,
+    jobs: int = 1,
     json: bool = False,
     write: bool = False,
     fresh: bool = False,
@@ -48,6 +49,7 @@ def bench(
         test: folder of recordings to judge by, where the bench takes one.
         realities: folder of stand-in robots, where the bench takes one.
         seeds: number of repetitions with other seeds, where the bench takes it; 0: as many as its marks are stated for.
+        jobs: cases to run side by side, each on about two cores, where the bench measures no time.
         json: print one JSON object (a list of them for several).
         write: also write benchmarks/RESULTS.md, from the folder of the project.
         fresh: measure again what an interrupted run had finished.
@@ -66,7 +68,7 @@ def bench(
 
         results_folder()
     request = Request(
-        quick=quick, train=train, test=test, realities=realities, seeds=seeds, fresh=fresh, tell=tell
+        quick=quick, train=train, test=test, realities=realities, seeds=seeds, jobs=jobs, fresh=fresh, tell=tell
     )  # fmt: skip
     results = [run(one, request) for one in names]
     objects = [result.to_dict() for result in results]

@@ -19,7 +19,7 @@ class Bench:
     """Expected time on two cores."""
     quick_minutes: float
     uses: tuple[str, ...] = ()
-    """Which of train, test, realities, seeds it takes."""
+    """Which of train, test, realities, seeds, jobs it takes."""
     seeds: int = 1
     """Repetitions unless the request says how many."""
     measure: str = "measure"
@@ -158,7 +158,7 @@ BENCHES: dict[str, Bench] = {
         module="surefoot.bench.real",
         minutes=60.0,
         quick_minutes=4.0,
-        uses=("seeds",),
+        uses=("seeds", "jobs"),
         measure="measure_twins",
     ),
     "planted-e": Bench(
@@ -166,7 +166,7 @@ BENCHES: dict[str, Bench] = {
         module="surefoot.bench.planted_e",
         minutes=40.0,
         quick_minutes=3.0,
-        uses=("seeds",),
+        uses=("seeds", "jobs"),
         part_of="identify",
     ),
     "exploration": Bench(
@@ -174,6 +174,7 @@ BENCHES: dict[str, Bench] = {
         module="surefoot.bench.exploration",
         minutes=25.0,
         quick_minutes=5.0,
+        uses=("jobs",),
         part_of="identify",
     ),
     "loop": Bench(
@@ -181,7 +182,7 @@ BENCHES: dict[str, Bench] = {
         module="surefoot.bench.loop",
         minutes=40.0,
         quick_minutes=8.0,
-        uses=("realities", "seeds"),
+        uses=("realities", "seeds", "jobs"),
     ),
     "learn-width": Bench(
         about="how wide to randomize: four widths, randomized against not, the price of robustness (extra `learn`)",
@@ -215,6 +216,12 @@ def run(name: str, request: Request) -> Result:
         raise InputError(f"bench {name} does not depend on a seed: leave out --seeds")
     if request.seeds < 0:
         raise InputError(f"--seeds must be at least 1, or 0 for the bench's own number; given {request.seeds}")
+    if request.jobs != 1 and "jobs" not in bench.uses:
+        raise InputError(
+            f"the cases of bench {name} measure time or are few, so they run one after the other: leave out --jobs"
+        )
+    if request.jobs < 1:
+        raise InputError(f"--jobs must be at least 1; given {request.jobs}")
     request = replace(request, seeds=request.seeds or (1 if request.quick else bench.seeds))
     once = bench.quick_minutes if request.quick else bench.minutes / bench.seeds
     minutes = once * request.seeds

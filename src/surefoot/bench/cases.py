@@ -2,16 +2,19 @@
 
 A finished case is kept in the cache folder under a hash of everything it depends on: bench, case, options, this
 package's files, machine and versions. When the whole bench has finished its cases are forgotten, so that the next run
-measures anew.
+measures anew. Cases that measure no time may run side by side, each in a process of its own.
 """
 
 import hashlib
 import json
+import multiprocessing
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from surefoot.bench.table import Mark, Request, machine, versions
 from surefoot.files import write_text
@@ -21,23 +24,61 @@ Case = Callable[[], list[Mark]]
 
 def work(bench: str, cases: Mapping[str, Case], request: Request) -> list[Mark]:
     """Marks of all cases in order; those finished by an interrupted run with the same inputs are not measured again."""
-    marks: list[Mark] = []
     files = {name: folder() / f"{bench}-{_digest(bench, name, request)}.json" for name in cases}
-    for number, (name, measure) in enumerate(cases.items(), 1):
-        kept = None if request.fresh else _kept(files[name])
+    found: dict[str, list[Mark]] = {}
+    for name, file in files.items():
+        kept = None if request.fresh else _kept(file)
         if kept is not None:
-            request.tell(f"{bench} {number}/{len(cases)}: {name} (kept from the interrupted run)")
-            marks += kept
-            continue
-        request.tell(f"{bench} {number}/{len(cases)}: {name}")
-        start = time.perf_counter()
-        found = measure()
-        write_text(files[name], json.dumps([m.to_dict() for m in found]))
-        request.tell(f"{bench} {number}/{len(cases)}: {name}: {time.perf_counter() - start:.1f} s")
-        marks += found
+            found[name] = kept
+            request.tell(f"{bench} {len(found)}/{len(cases)}: {name} (kept from the interrupted run)")
+    left = {name: measure for name, measure in cases.items() if name not in found}
+    for name, (marks, seconds) in beside(left, request.jobs, lambda name: request.tell(f"{bench}: {name}")):
+        write_text(files[name], json.dumps([m.to_dict() for m in marks]))
+        found[name] = marks
+        request.tell(f"{bench} {len(found)}/{len(cases)}: {name}: {seconds:.1f} s")
     for file in files.values():
         file.unlink(missing_ok=True)
-    return marks
+    return [mark for name in cases for mark in found[name]]
+
+
+def beside(
+    tasks: Mapping[str, Callable[[], Any]], jobs: int, begun: Callable[[str], None]
+) -> Iterator[tuple[str, tuple[Any, float]]]:
+    """(name, (what a task returned, its seconds)) as tasks end; with more than one job each runs in a forked process.
+
+    Args:
+        tasks: by name; what they return is sent between processes.
+        jobs: how many run at a time.
+        begun: told the name of a task before it starts, where one runs after the other.
+    """
+    if jobs <= 1:
+        for name, task in tasks.items():
+            begun(name)
+            yield name, _timed(task)
+        return
+    _shared.update(tasks)
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"))
+    try:
+        running = {pool.submit(_run_shared, name): name for name in tasks}
+        for done in as_completed(running):
+            yield running[done], done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        for name in tasks:
+            _shared.pop(name, None)
+
+
+_shared: dict[str, Callable[[], Any]] = {}
+"""Tasks that forked processes find by name: closures cannot be sent."""
+
+
+def _run_shared(name: str) -> tuple[Any, float]:
+    return _timed(_shared[name])
+
+
+def _timed(task: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    return task(), time.perf_counter() - start
 
 
 def folder() -> Path:

@@ -10,19 +10,19 @@ interrupted loop goes on at its last step.
 import re
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from surefoot.bench.cases import folder, package_hash, work
+from surefoot.bench.cases import beside, folder, package_hash, work
 from surefoot.bench.table import Mark, Request, Result
 from surefoot.errors import InputError
 from surefoot.files import write_text
 from surefoot.hardware.generator import draw
-from surefoot.loop import Ladder, begin_with, loop_of, prepare_loop, run_loop
+from surefoot.loop import Ladder, Loop, begin_with, loop_of, prepare_loop, run_loop
 from surefoot.loop.judging import UNITS
 from surefoot.loop.settings import KITS
 from surefoot.loop.truth import held_text
@@ -48,11 +48,34 @@ def case(robot: str, name: str, file: Path, request: Request, seed: int = 0) -> 
 
     What depends on no reality, the first trainings and the design, is done once for each `seed` of them and copied.
     """
-    there = folder() / "loop" / f"{package_hash()[:12]}-{'quick' if request.quick else 'whole'}"
     loop = loop_of(robot, f"twin:{file}", quick=request.quick, seed=seed)
-    prepared = there / (f"{robot}-seed-{seed}" if seed else robot)
-    begin_with(prepare_loop(loop, prepared, say=request.tell), there / f"{robot}-{name.replace(' ', '-')}")
-    return marks_of(f"{robot} {name}", run_loop(loop, there / f"{robot}-{name.replace(' ', '-')}", say=request.tell))
+    here = _folder(request) / f"{robot}-{name.replace(' ', '-')}"
+    begin_with(prepared(loop, request), here)
+    return marks_of(f"{robot} {name}", run_loop(loop, here, say=request.tell))
+
+
+def prepared(loop: Loop, request: Request) -> Path:
+    """What the loops of a robot and a seed of trainings have in common, made once."""
+    name = f"{loop.robot}-seed-{loop.seed}" if loop.seed else loop.robot
+    return prepare_loop(loop, _folder(request) / name, say=request.tell)
+
+
+def _folder(request: Request) -> Path:
+    return folder() / "loop" / f"{package_hash()[:12]}-{'quick' if request.quick else 'whole'}"
+
+
+def prepare_all(cases: Iterable[partial[list[Mark]]], request: Request) -> None:
+    """All that several cases begin with, side by side: cases in processes of their own would each make it."""
+
+    def prepare(robot: str, file: Path, seed: int) -> None:
+        prepared(loop_of(robot, f"twin:{file}", quick=request.quick, seed=seed), request)
+
+    found = {}
+    for one in cases:
+        robot, _, file, _, seed = one.args
+        found.setdefault(f"{robot}, trainings of seed {seed}", partial(prepare, robot, file, seed))
+    for name, (_, seconds) in beside(found, request.jobs, request.tell):
+        request.tell(f"loop, prepared: {name}: {seconds:.1f} s")
 
 
 def marks_of(name: str, ladder: Ladder) -> list[Mark]:
@@ -66,7 +89,7 @@ def marks_of(name: str, ladder: Ladder) -> list[Mark]:
     return [*found, Mark(name=f"{name}|identified|robot seconds", value=spent, unit="s")]
 
 
-def cases_of(request: Request) -> dict[str, Callable[[], list[Mark]]]:
+def cases_of(request: Request) -> dict[str, partial[list[Mark]]]:
     """All loops to run: given realities, or drawn ones."""
     if request.realities is not None:
         files = sorted(request.realities.glob("*.toml"))
@@ -76,7 +99,7 @@ def cases_of(request: Request) -> dict[str, Callable[[], list[Mark]]]:
             )
         given = [(_robot(f), f"given {f.stem}", f) for f in files]
         return {f"{robot} {n}": found for robot, name, file in given for n, found in _cases(robot, name, file, request)}
-    out: dict[str, Callable[[], list[Mark]]] = {}
+    out: dict[str, partial[list[Mark]]] = {}
     for robot in ("qube",) if request.quick else ("qube", "go2"):
         for number in range(2 if request.quick else REALITIES):
             sort, text = hidden(robot, number)
@@ -92,7 +115,7 @@ def _robot(file: Path) -> str:
     return str(tomllib.loads(file.read_text(encoding="utf-8")).get("robot", ""))
 
 
-def _cases(robot: str, name: str, file: Path, request: Request) -> Iterator[tuple[str, Callable[[], list[Mark]]]]:
+def _cases(robot: str, name: str, file: Path, request: Request) -> Iterator[tuple[str, partial[list[Mark]]]]:
     """(name, case) of one reality for every seed of trainings; the first has the reality's own name."""
     for seed in range(request.seeds):
         called = f"{name} seed {seed}" if seed else name
@@ -108,7 +131,10 @@ def _seed(name: str) -> int:
 def measure(request: Request) -> Result:
     """The marks over ten hidden realities of qube and Go2 each (two of qube when quick)."""
     begin = time.perf_counter()
-    rows = work("loop", cases_of(request), request)
+    cases = cases_of(request)
+    if request.jobs > 1:
+        prepare_all(cases.values(), request)
+    rows = work("loop", cases, request)
     return Result(
         bench="loop", marks=tuple(summary(rows)), seed=0, seconds=time.perf_counter() - begin, quick=request.quick
     )

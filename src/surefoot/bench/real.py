@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from surefoot.bench.cases import work
 from surefoot.bench.real_data import absent, data_folder
@@ -67,7 +68,7 @@ def measure_twins(request: Request) -> Result:
 def _measure(bench: str, parts: Mapping[str, str], request: Request) -> Result:
     start = time.perf_counter()
     cases = {name: lambda name=name, module=module: part(name, module, request) for name, module in parts.items()}
-    found = work(bench, cases, request)
+    found = work(bench, cases, replace(request, jobs=1))  # a part's own cases run side by side
     return Result(bench=bench, marks=tuple(found), seed=0, seconds=time.perf_counter() - start, quick=request.quick)
 
 

@@ -74,6 +74,8 @@ class Request:
     realities: Path | None = None
     seeds: int = 0
     """Repetitions; 0: as many as the bench states its marks for."""
+    jobs: int = 1
+    """Cases side by side, each in a process of its own."""
     fresh: bool = False
     """Forget the finished cases of an interrupted run."""
     tell: Callable[[str], None] = _silent
