@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Logs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="LOG...")]
 ParamsOrNames = Annotated[str | None, tyro.conf.arg(metavar="FILE|NAMES")]
+Names = Annotated[str | None, tyro.conf.arg(metavar="NAMES")]
 Channels = Annotated[str | None, tyro.conf.arg(metavar="NAMES")]
 Share = Annotated[float, tyro.conf.arg(metavar="0..1")]
 
@@ -26,6 +27,7 @@ def identify(
     /,
     *,
     params: ParamsOrNames = None,
+    apart: Names = None,
     mapping: Mapping = None,
     channels: Channels = None,
     window: Seconds = None,
@@ -49,6 +51,7 @@ def identify(
         robot: name in the library, folder, robot file or model file.
         logs: log files or folders.
         params: .toml or .json file with the Params, or names of the robot file's own, "kp,kd,command_delay"; all when left out.
+        apart: names of Params with a value of their own in every log, "encoder_bias": what is set or loaded anew before each.
         mapping: name of a bundled mapping, or a mapping file.
         channels: channels to compare, "joint_pos,gyro"; positions and attitude when left out.
         window: length of the windows that the logs are cut into [s]; 1 s when left out.
@@ -77,6 +80,10 @@ def identify(
         raise InputError(
             "a report shows replays, and --mode inverse makes none: use --mode both, or leave out --report"
         )
+    if mode != "simulation" and apart is not None:
+        raise InputError(
+            f"--apart fits replays of each log, and --mode {mode} fits all logs as one: leave out one of them"
+        )
     recorded = _read(logs, mapping)
     sim, only = _sim(robot, params, recorded, _held(suspended, hung), gains)
     options: dict[str, Any] = {"window": window, "held_out": held_out, "start": "log" if log_start else "estimate"}
@@ -90,7 +97,7 @@ def identify(
     }
     both = None
     if mode == "simulation":
-        fit = fit_to(sim, recorded, only=only, **more, **options)
+        fit = fit_to(sim, recorded, only=only, apart=_names(apart) or (), **more, **options)
     elif mode == "inverse":
         from surefoot.identify.inverse import identify_inverse
 

@@ -46,6 +46,8 @@ def beside(
 ) -> Iterator[tuple[str, tuple[Any, float]]]:
     """(name, (what a task returned, its seconds)) as tasks end; with more than one job each runs in a forked process.
 
+    A failure or an interrupt ends the tasks that still run.
+
     Args:
         tasks: by name; what they return is sent between processes.
         jobs: how many run at a time.
@@ -57,11 +59,16 @@ def beside(
             yield name, _timed(task)
         return
     _shared.update(tasks)
+    others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork"))
     try:
         running = {pool.submit(_run_shared, name): name for name in tasks}
         for done in as_completed(running):
             yield running[done], done.result()
+    except BaseException:
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
         for name in tasks:

@@ -12,7 +12,6 @@ Which unknowns to fit was chosen with all runs of design C.1 but three in view, 
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -23,15 +22,13 @@ from surefoot.bench.table import Mark, Request
 from surefoot.identify import identify
 from surefoot.logs import Log
 from surefoot.params import CONSTRUCTORS as P
-from surefoot.params import E, Normal, Params
+from surefoot.params import E, Normal, Params, Prior
 from surefoot.robots import load
 from surefoot.sim import Sim
 
 HORIZON = 0.5  # [s]
 WINDOW = 1.0
 """[s] Length of the fit's windows."""
-ROUNDS = 2
-"""Times that the robot is fitted, with the zeros of its runs between."""
 ZERO, NONE = "encoder_bias", np.zeros((1, 2))
 SPREAD = 0.03
 """[rad] Standard deviation of a zero set by hand: dry friction over the moment of gravity is several times that."""
@@ -61,29 +58,24 @@ def measure(request: Request) -> list[Mark]:
 
 
 def fitted(sim: Sim, logs: Sequence[Log], say: Callable[[str], None]) -> E:
-    """e of the robot, each run with zeros of its own: robot and zeros in turn."""
-    names = [name for name in sim.params if name != ZERO]
-    zeros, e = [NONE] * len(logs), None
-    for number in range(ROUNDS):
-        level = [levelled(log, zero) for log, zero in zip(logs, zeros, strict=True)]
-        e = identify(sim, level, only=names, fixed={ZERO: NONE}, begin=e, window=WINDOW, held_out=0.0, say=say).e
-        if number + 1 < ROUNDS:
-            zeros = [zero_of(sim, log, e) for log in logs]
-            say(f"zeros by run [mrad]: {', '.join(str((1e3 * z[0]).round().astype(int).tolist()) for z in zeros)}")
-    assert e is not None
-    return e
+    """e of the robot, each run with zeros of its own."""
+    several = len(logs) > 1
+    fit = identify(
+        sim, logs, apart=(ZERO,) if several else (), prior=zeros(sim), window=WINDOW, held_out=0.0, say=say,
+    )  # fmt: skip
+    own = ", ".join(str((1e3 * np.array(run.values[ZERO])).round().astype(int).tolist()) for run in fit.runs)
+    say(f"zeros by run [mrad]: {own}")
+    return {**fit.e, ZERO: NONE}
+
+
+def zeros(sim: Sim) -> Prior:
+    """What is believed of zeros that are set by hand."""
+    return sim.params.only(ZERO).prior().replace(**{ZERO: Normal(mean=0.0, sd=SPREAD)})
 
 
 def zero_of(sim: Sim, log: Log, e: E) -> np.ndarray:
     """What the encoders read where the links hang straight down [rad], (1, joints), by the readings of one log."""
-    prior = sim.params.only(ZERO).prior().replace(**{ZERO: Normal(mean=0.0, sd=SPREAD)})
-    return identify(sim, log, only=[ZERO], fixed=e, prior=prior, window=HORIZON, held_out=0.0, jumps=False).e[ZERO]
-
-
-def levelled(log: Log, zero: np.ndarray) -> Log:
-    """A log with its encoders' zeros (1, joints) taken off."""
-    y = replace(log["joint_pos"], values=log["joint_pos"].values - zero)
-    return replace(log, channels=tuple(y if c.name == "joint_pos" else c for c in log.channels))
+    return identify(sim, log, only=[ZERO], fixed=e, prior=zeros(sim), window=HORIZON, held_out=0.0, jumps=False).e[ZERO]
 
 
 def foreseen(sim: Sim, logs: Sequence[Log], e: E) -> Ahead:

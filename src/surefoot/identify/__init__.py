@@ -4,7 +4,7 @@ import sys
 import types
 from typing import Any
 
-from surefoot.identify.fit import Confounded, Fit, Misfit, Score, load_fit
+from surefoot.identify.fit import Confounded, Fit, Misfit, Run, Score, load_fit
 from surefoot.identify.identify import identify
 from surefoot.identify.inverse import identify_inverse
 from surefoot.identify.inverse_both import identify_both
@@ -13,7 +13,7 @@ from surefoot.identify.solve import solve
 from surefoot.identify.windows import Windows, cut
 
 __all__ = [
-    "Confounded", "Fit", "Misfit", "Problem", "Score", "Windows", "cut", "identify", "identify_both", "identify_inverse", "load_fit",
+    "Confounded", "Fit", "Misfit", "Problem", "Run", "Score", "Windows", "cut", "identify", "identify_both", "identify_inverse", "load_fit",
     "solve",
 ]  # fmt: skip
 

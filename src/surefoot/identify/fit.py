@@ -19,6 +19,7 @@ from scipy.stats import truncnorm
 from surefoot.errors import InputError
 from surefoot.files import write_text
 from surefoot.identify.coordinates import packed, shares, slopes
+from surefoot.logs import Log
 from surefoot.params import E, Params, Prior
 from surefoot.params.prior_file import schema_from_dict, schema_to_dict
 
@@ -70,6 +71,21 @@ class Score:
     start: str  # estimated | log
 
 
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What one recording has for itself, where Params are apart."""
+
+    number: int
+    """Of the recording, from 1."""
+    log: str
+    """Its hash."""
+    title: str
+    values: Mapping[str, Any]
+    """By Param, natural units."""
+    std: Mapping[str, Any]
+    """Honest standard deviations of the same."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fit:
     """A fitted e with what is known about it; d scalars in the order of `names`.
@@ -86,6 +102,7 @@ class Fit:
         at_bound: scalars that ended at a bound.
         misfit: patterns left in the residuals.
         scores: errors before and after, on fitted and held-out windows.
+        runs: values of the recordings where Params are apart; `values` then hold their mean, with the width of a recording yet to be made.
         mode: "simulation" or "inverse dynamics".
         provenance: hashes of the logs, seed, versions, settings.
     """
@@ -99,6 +116,7 @@ class Fit:
     at_bound: tuple[str, ...] = ()
     misfit: tuple[Misfit, ...] = ()
     scores: tuple[Score, ...] = ()
+    runs: tuple[Run, ...] = ()
     mode: str = "simulation"
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -110,7 +128,7 @@ class Fit:
         covariance: np.ndarray,
         *,
         white_std: np.ndarray,
-        freedom: float,
+        freedom: float | np.ndarray,
         **rest: Any,
     ) -> "Fit":
         """A Fit from values (d,) and their honest covariance (d, d) in natural units."""
@@ -136,6 +154,17 @@ class Fit:
     def e(self) -> E:
         """The best values as an e of one world."""
         return self.params.unflatten(self.values)
+
+    def e_in(self, log: Log) -> E:
+        """The best values in one of the fitted recordings: its own, where Params are apart."""
+        found = [run for run in self.runs if run.log == log.hash]
+        if self.runs and not found:
+            raise InputError(
+                f"this log is not among the {len(self.runs)} recordings that were fitted: its own {', '.join(self.runs[0].values)} "
+                "is not known; use fit.e for the mean over the recordings"
+            )
+        own = found[0].values if found else {}
+        return {**self.e, **{name: np.asarray(value, float)[None] for name, value in own.items()}}
 
     def __getitem__(self, name: str) -> float:
         """Best value of one scalar."""
@@ -204,7 +233,7 @@ class Fit:
             "at_bound": list(self.at_bound),
             "provenance": dict(self.provenance),
         }
-        for name in ("unidentified", "misfit", "scores"):
+        for name in ("unidentified", "misfit", "scores", "runs"):
             out[name] = [{f.name: getattr(x, f.name) for f in fields(x)} for x in getattr(self, name)]
         return json.loads(json.dumps(out))
 
@@ -226,6 +255,7 @@ class Fit:
                 "unidentified": tuple(Confounded(**{**x, "names": tuple(x["names"])}) for x in data["unidentified"]),
                 "misfit": tuple(Misfit(**x) for x in data["misfit"]),
                 "scores": tuple(Score(**x) for x in data["scores"]),
+                "runs": tuple(Run(**x) for x in data.get("runs", ())),
             }
             return cls(
                 params=params, **arrays, **lists, freedom=_freedom(data["freedom"], params.d), at_bound=tuple(data["at_bound"]),

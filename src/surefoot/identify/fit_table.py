@@ -30,6 +30,17 @@ def rows_of(fit: "Fit", level: float = 0.9) -> list[tuple[str, ...]]:
     return out
 
 
+def run_rows(fit: "Fit") -> list[tuple[str, ...]]:
+    """Cells of the table of the recordings' own values, titles first."""
+    named = [name for name in fit.names if name.partition("[")[0] in fit.runs[0].values]
+    out: list[tuple[str, ...]] = [("recording", *named, "title")]
+    for run in fit.runs:
+        pairs = [(v, s) for name in run.values
+                 for v, s in zip(np.ravel(run.values[name]), np.ravel(run.std[name]), strict=True)]  # fmt: skip
+        out.append((str(run.number), *(f"{v:.5g} ± {s:.2g}" for v, s in pairs), run.title))
+    return out
+
+
 def score_rows(fit: "Fit") -> list[tuple[str, ...]]:
     """Cells of the table of errors, titles first."""
     out: list[tuple[str, ...]] = [
@@ -52,6 +63,8 @@ def fit_table(fit: "Fit") -> str:
     seconds = fit.provenance.get("seconds")
     title = f"Fit ({fit.mode}) of {len(fit.names)} scalars" + (f" to {seconds:.3g} s of logs" if seconds else "")
     lines = [title, aligned(rows_of(fit))]
+    if fit.runs:
+        lines += ["in each recording (above: their mean, and the width of the next one)", aligned(run_rows(fit))]
     for c in fit.unidentified:
         what = "not identified" if c.shrink > LEARNT else "hardly separated"
         lines.append(f"{what}: {c.combination}; to tell: {c.experiment}")

@@ -51,6 +51,7 @@ def identify(
     rugged: bool = False,
     begin: Mapping[str, Any] | None = None,
     fixed: Mapping[str, Any] | None = None,
+    apart: Sequence[str] = (),
     hold: tuple[str, ...] = (),
     most: int = MOST,
     jumps: bool = True,
@@ -74,6 +75,8 @@ def identify(
         rugged: search with CMA-ES first, for terms without useful derivatives.
         begin: where to start, an e of one world; nominal values when None.
         fixed: values of Params that are not fitted, an e of one world; nominal values when None.
+        apart: names of fitted Params with a value of their own in every log, such as an encoder's zero that is set by hand: `fit.runs`
+            holds them, `fit.e` their mean, and `fit.posterior` what the next recording may have.
         hold: actuators the logs have no command for, kept at their default pose.
         most: linearisations at most, of each start; a robot on its feet takes more than one that is bolted down.
         jumps: look for a better minimum beside the one that was found, where noise and not the model limits the fit: see hops.py.
@@ -82,15 +85,13 @@ def identify(
     """
     logs = (logs,) if isinstance(logs, Log) else tuple(logs)
     windows = cut(sim, logs, channels=channels, window=window, stride=stride, held_out=held_out)
-    problem = Problem(sim, windows, only=only, prior=prior, start=start, robust=robust, hold=hold, fixed=fixed)
+    problem = Problem(
+        sim, windows, only=only, prior=prior, start=start, robust=robust, hold=hold, fixed=fixed, apart=apart
+    )
     if say:
         say(f"{len(problem.rows)} windows of {windows.windows[0].stop - windows.windows[0].start:.3g} s, "
             f"{len(windows.held_out)} more held out, {problem.d} scalars, {problem.count} samples")  # fmt: skip
-    first = problem.nominal
-    if begin is not None:
-        first = shares(
-            problem.params, {**problem.params.nominal_e(1), **{k: v for k, v in begin.items() if k in problem.params}}
-        )[0]
+    first = problem.nominal if begin is None else problem.s_of(begin)
     if not rugged and far(problem, first):
         first = nearer(problem, first, say)
     solution = best_solution(problem, first, starts=starts, rugged=rugged, most=most, seed=seed, say=say)
@@ -175,7 +176,7 @@ def summary(problem: Problem, solution: Solution, *, seed: int = 0) -> Fit:
     at_bound = tuple(
         name for i, name in enumerate(problem.params.names) if s[i] <= pull.low[i] + 1e-4 or s[i] >= pull.high[i] - 1e-4
     )
-    return Fit(
+    found = Fit(
         params=problem.schema,
         values=values,
         deviation=wide.honest * np.outer(per / own, per / own),
@@ -188,6 +189,7 @@ def summary(problem: Problem, solution: Solution, *, seed: int = 0) -> Fit:
         mode="simulation",
         provenance=provenance(problem, solution, seed),
     )
+    return problem.apart.gathered(found, problem.windows.logs)
 
 
 def scores(problem: Problem, solution: Solution) -> tuple[Score, ...]:

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.identify.coordinates import shares
 from surefoot.identify.fit import Fit
-from surefoot.identify.fit_table import LEARNT, misfit_lines, rows_of, score_rows
+from surefoot.identify.fit_table import LEARNT, misfit_lines, rows_of, run_rows, score_rows
 from surefoot.identify.misfit import features
 from surefoot.identify.residuals import Problem
 from surefoot.identify.solve import settle
@@ -26,7 +25,7 @@ def report(sim: Sim, logs: Sequence[Log], fit: Fit, *, held_out: Sequence[Log] |
     options = {k: settings[k] for k in ("window", "stride") if k in settings}
     windows = cut(sim, logs, channels=fit.provenance["channels"], held_out=held_out, **options)
     more = {k: settings[k] for k in ("start", "hold", "fixed") if k in settings}
-    problem = Problem(sim, windows, only=list(fit.params), **more)
+    problem = Problem(sim, windows, only=list(fit.params), apart=tuple(fit.runs[0].values) if fit.runs else (), **more)
     problem.sigma = np.array(fit.provenance["sigma"])
     facts = {
         "robot": sim.robot.name,
@@ -80,6 +79,11 @@ def _values(page: Page, fit: Fit) -> None:
         "position between the bounds (0 low, 1 high); the diamond is nominal",
         reference={name: float(nominal[i]) for i, name in enumerate(fit.names)},
     )
+    if fit.runs:
+        rows = run_rows(fit)
+        page.table(
+            rows[1:], columns=rows[0], caption="in each recording; above are their mean and the width of the next one"
+        )
     if fit.scores:
         page.text("## Errors before and after")
         rows = score_rows(fit)
@@ -103,7 +107,7 @@ def _traces(page: Page, problem: Problem, fit: Fit) -> None:
     """Log, nominal replay and fitted replay of the worst columns, window after window."""
     page.text("## Traces over their replay")
     rows, rollouts = np.arange(len(problem.windows)), problem.rollouts
-    fitted = shares(problem.params, fit.e)[0]
+    fitted = problem.s_of(fit.e, fit.runs)
     parts = {"fitted": problem.predict(fitted, rows, settle(problem, fitted, rows)[None])[0]}
     parts["nominal"] = problem.predict(problem.nominal, rows, settle(problem, problem.nominal, rows)[None])[0]
     worst = np.argsort(-problem.sigma / problem.floor)[:TRACES]
@@ -142,7 +146,7 @@ def _residuals(page: Page, problem: Problem, fit: Fit) -> None:
     page.text("## What the residual still shows")
     lines = misfit_lines(fit)
     page.text("\n".join(f"- {line}" for line in lines) if lines else "No pattern beyond the noise was found.")
-    s, rollouts = shares(problem.params, fit.e)[0], problem.rollouts
+    s, rollouts = problem.s_of(fit.e, fit.runs), problem.rollouts
     offsets = settle(problem, s, problem.rows)
     r = problem.weighted(problem.predict(s, problem.rows, offsets[None]), problem.rows)[0]
     worst = np.argsort(-problem.sigma / problem.floor)[: min(TRACES, 3)]

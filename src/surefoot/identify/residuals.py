@@ -2,9 +2,10 @@
 
     F(s, δ) = Σ_windows Σ_entries ρ((y_log - y(s, δ_w)) / σ_column) + Σ_w ‖δ_w‖² + (s - s0)ᵀ P (s - s0)
 
-s (d,) are the fitted scalars as positions between their bounds, 0 at `low` and 1 at `high`; δ_w are the offsets of each window's
-start state in standard deviations of their prior. All finite-difference columns of all windows are one batch: column j moves one
-scalar in every window, or one coordinate of every window's own start, so that the cost is (1 + d + nx) rollouts of the data.
+s (d,) are the fitted scalars as positions between their bounds, 0 at `low` and 1 at `high`; Params that are apart have some in s for
+every recording (see apart.py). δ_w are the offsets of each window's start state in standard deviations of their prior. All
+finite-difference columns of all windows are one batch: column j moves one scalar in every window, or one coordinate of every window's
+own start, so that the cost is (1 + d + nx) rollouts of the data, where d counts a Param that is apart once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import InputError
+from surefoot.identify.apart import Apart
 from surefoot.identify.coordinates import packed, shares, straight
-from surefoot.identify.pull import Pull, pull_of
+from surefoot.identify.fit import Run
+from surefoot.identify.pull import Pull
 from surefoot.identify.rollouts import Rollouts
 from surefoot.identify.windows import Windows
 from surefoot.params import E, Params, Prior
@@ -70,7 +73,8 @@ class Problem:
     """One fit: which scalars, which windows, how every residual is weighed.
 
     Attributes:
-        schema: the fitted Params, bound.
+        apart: which Params have a value for each recording.
+        schema: the fitted Params, bound; those that are apart once for each recording.
         params: the same on linear scales: physics is nearly linear in frictions and masses whatever the scale of their belief.
         rollouts: predictions of all windows.
         rows: numbers of the fitted windows.
@@ -88,6 +92,7 @@ class Problem:
         robust: float | None = None,
         hold: tuple[str, ...] = (),
         fixed: Mapping[str, Any] | None = None,
+        apart: Sequence[str] = (),
     ):
         """Prepare a fit.
 
@@ -100,13 +105,17 @@ class Problem:
             robust: residuals beyond this many standard deviations count linearly (Huber); None: squares.
             hold: actuators the logs have no command for.
             fixed: values, one row, of Params that are not fitted; nominal ones otherwise.
+            apart: names of fitted Params with a value of their own in every recording.
         """
         names = list(sim.params) if only is None else ([only] if isinstance(only, str) else list(only))
         if not names:
             raise InputError("there is nothing to fit: name at least one Param of this sim")
-        self.schema: Params = sim.params.only(*names)
+        whole = sim.params.only(*names)
+        used = sorted({windows.windows[i].log for i in windows.fitted})
+        self.apart = Apart.of(whole, apart, used, len(windows.logs))
+        self.schema: Params = self.apart.params
         self.params: Params = straight(self.schema)
-        for name, param in self.params.items():
+        for name, param in whole.items():
             if param.choices is not None or param.about.per == "sim":
                 raise InputError(
                     f"param '{name}' takes chosen values or one value per Sim, so it has no derivative: leave it out with only="
@@ -116,11 +125,20 @@ class Problem:
         if robust is not None and not robust > 0:
             raise InputError(f"robust={robust!r} must be a number of standard deviations above zero, such as 2.0")
         self.sim, self.windows, self.robust = sim, windows, robust
-        self._made = {"only": names, "prior": prior, "start": start, "robust": robust, "hold": hold, "fixed": fixed}
+        self._made = {
+            "only": names,
+            "prior": prior,
+            "start": start,
+            "robust": robust,
+            "hold": hold,
+            "fixed": fixed,
+            "apart": apart,
+        }
         self.rollouts = Rollouts(sim, windows, hold=hold)
         self.rows = windows.fitted
-        self.fixed = {k: v for k, v in (sim.params.check(fixed) if fixed else {}).items() if k not in self.params}
-        self.pull: Pull = pull_of(self.params, prior, log=self.schema.log)
+        self.fixed = {k: v for k, v in (sim.params.check(fixed) if fixed else {}).items() if k not in whole}
+        self.pull: Pull = self.apart.pull(straight(whole), prior, whole.log)
+        self._moved = self.apart.moved
         self.nx = self.rollouts.starts.nx if start == "estimate" else 0
         times = self.params._per_scalar(lambda p: p.unit == "s").astype(bool)
         wide = np.maximum(self.params.high - self.params.low, 1e-300)
@@ -144,6 +162,8 @@ class Problem:
         """
         from surefoot.identify.identifiable import kinds_by_label
 
+        if self.apart.names:
+            return []  # A delay that differs between recordings and one that does not are told apart by the recordings.
         kinds = list(kinds_by_label(self.params).values())
         sensors = {s.kind for s in self.sim.robot.sensors if any(c in self.windows.channels for c in CHANNELS[s.kind])}
         for name, param in self.params.items():
@@ -166,6 +186,13 @@ class Problem:
         """e of positions s (k, d) or (d,) between the bounds."""
         return self.params.unpack(packed(s))
 
+    def s_of(self, e: Mapping[str, Any], runs: Sequence[Run] = ()) -> np.ndarray:
+        """s (d,) of an e of one world, nominal where it holds no value; with the recordings' own values where a fit gave them."""
+        whole = self.apart.whole
+        known = whole.check({k: v for k, v in e.items() if k in whole})
+        own = {run.number - 1: {k: np.asarray(v, float)[None] for k, v in run.values.items()} for run in runs}
+        return shares(self.params, self.apart.joined({**whole.nominal_e(1), **known}, own))[0]
+
     @property
     def nominal(self) -> np.ndarray:
         """The model's own values as s, (d,)."""
@@ -187,10 +214,10 @@ class Problem:
         if len(s) == 1 and keys and keys[0] in self._known:
             self._known[keys[0]] = self._known.pop(keys[0])
             return self._known[keys[0]][None].copy()
-        e = self.e_of(s)
+        e, own = self.apart.split(self.e_of(s))
         e |= {name: np.repeat(v, len(s), axis=0) for name, v in self.fixed.items()}
         moves = offsets * self.rollouts.starts.width[rows] if self.nx and offsets is not None else None
-        y = self.rollouts.predict(e, rows, moves)
+        y = self.rollouts.predict(e, rows, moves, own)
         if y[0].nbytes <= LARGEST:
             for key, one in zip(keys, y, strict=False):
                 self._known.pop(key, None)
@@ -294,7 +321,7 @@ class Problem:
             steps: "fine", "coarse" or "rough" differences.
         """
         rows = self.rows if rows is None else rows
-        d = 0 if only_starts else self.d
+        d = 0 if only_starts else len(self._moved)
         group = int(np.clip(BATCH / (8.0 * (1 + d + self.nx) * self.rollouts.n), 1, len(rows)))
         parts = []
         for take in np.array_split(np.arange(len(rows)), int(np.ceil(len(rows) / group))):
@@ -305,11 +332,12 @@ class Problem:
     def _columns(
         self, s: np.ndarray, offsets: np.ndarray, rows: np.ndarray, d: int, sizes: tuple[float, float]
     ) -> dict[str, np.ndarray]:
-        """One batch of differences and their products, window by window; the first d scalars and all start states."""
+        """One batch of differences and their products, window by window; d columns of scalars (all or none) and all start states."""
         nx, (share, start_step) = self.nx, sizes
-        steps = np.where(s > 0.5, -1.0, 1.0)[:d] * np.maximum(share, self._least_step)[:d]
+        size = np.where(s > 0.5, -1.0, 1.0) * np.maximum(share, self._least_step)
+        moved = self._moved[:d]
         points = np.repeat(s[None], 1 + d + nx, axis=0)
-        points[1 + np.arange(d), np.arange(d)] += steps
+        points[1 + np.arange(d)[:, None], moved] += size[moved]
         starts = np.repeat(offsets[None], 1 + d + nx, axis=0)
         starts[1 + d + np.arange(nx), :, np.arange(nx)] += start_step
         y = self.predict(points, rows, starts if nx else None, keep=1)
@@ -317,7 +345,8 @@ class Problem:
         trust = self.trust(r)
         columns = np.empty((len(rows), d + nx, self.rollouts.n))
         np.subtract(y[1:], y[0], out=columns.swapaxes(0, 1))
-        columns /= np.concatenate([steps, np.full(nx, start_step)])[:, None]
+        here = moved[:, self.rollouts.log[rows]].T  # (windows, d): the scalar that each column moved
+        columns /= np.concatenate([size[here], np.full((len(rows), nx), start_step)], axis=1)[..., None]
         scale = np.where(self.rollouts.seen[rows], trust / self.deviation(rows), 0.0)
         columns *= scale[:, None]
         with np.errstate(invalid="ignore"):
@@ -326,12 +355,21 @@ class Problem:
             columns[(lost[1:] | lost[:1]).swapaxes(0, 1)] = 0.0
         for i, j, ratio in self.twins if d else ():
             columns[:, i] = columns[:, j] * ratio
+        if d and d < self.d:
+            columns, d = self._laid_apart(columns, here), self.d
         gram = columns @ columns.swapaxes(1, 2)
         g = (columns @ (r * trust)[..., None])[..., 0]
         return {
             "r": r, "haa": gram[:, :d, :d], "hab": gram[:, :d, d:], "hbb": gram[:, d:, d:], "ga": g[:, :d], "gb": g[:, d:],
             "a": columns[:, :d], "b": columns[:, d:],
         }  # fmt: skip
+
+    def _laid_apart(self, columns: np.ndarray, here: np.ndarray) -> np.ndarray:
+        """Columns (windows, moved + nx, n) at the scalars that they moved, (windows, d + nx, n); zero at those of other recordings."""
+        out = np.zeros((len(columns), self.d + self.nx, columns.shape[2]))
+        out[np.arange(len(columns))[:, None], here] = columns[:, : here.shape[1]]
+        out[:, self.d :] = columns[:, here.shape[1] :]
+        return out
 
 
 def floor_of(values: list[np.ndarray]) -> float:

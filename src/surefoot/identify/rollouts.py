@@ -41,13 +41,14 @@ class Rollouts:
         shared: variance that an entry shares with others of the same reading, (windows, n), see `dwells`.
         column: number of the (channel, column) of every entry, (n,).
         labels: (channel, column, unit) by that number.
+        log: number of every window's log, (windows,).
     """
 
     def __init__(self, sim: Sim, windows: Windows, *, hold: tuple[str, ...] = ()):
         self.sim, self.windows = sim, windows
         self.starts: Starts = read_starts(sim, windows)
         self._commands = [_commands(sim, log, hold) for log in windows.logs]
-        self._log = np.array([w.log for w in windows.windows])
+        self.log = np.array([w.log for w in windows.windows])
         self._t0 = np.array([w.start for w in windows.windows])
         self._substeps = np.array(
             [int(np.ceil((w.stop - w.start) / sim.timestep - 1e-6)) for w in windows.windows], dtype=int
@@ -107,22 +108,31 @@ class Rollouts:
         width = model.nq + model.nv + model.nsensordata + model.nu
         return int(np.clip(MEMORY / (8.0 * width * (self._substeps.max() + 1)), 1, MOST))
 
-    def predict(self, e: Mapping[str, Any], rows: np.ndarray, offsets: np.ndarray | None = None) -> np.ndarray:
+    def predict(
+        self,
+        e: Mapping[str, Any],
+        rows: np.ndarray,
+        offsets: np.ndarray | None = None,
+        apart: Mapping[str, np.ndarray] | None = None,
+    ) -> np.ndarray:
         """Predicted y (candidates, len(rows), n) of the windows `rows`; NaN from where a world left the numbers.
 
         Args:
             e: any Params of the sim, one row a candidate.
             rows: numbers of the windows.
             offsets: of the start states, (candidates, len(rows), nx); zero when None.
+            apart: Params with a value for each log, (candidates, logs, ...).
         """
+        own = apart or {}
         values = self.sim.params.check(e) if e else {}
-        candidates = max((len(v) for v in values.values()), default=1)
+        candidates = max((len(v) for v in (*values.values(), *own.values())), default=1)
         total, out = candidates * len(rows), np.empty((candidates * len(rows), self.n))
         which, window = np.repeat(np.arange(candidates), len(rows)), np.tile(rows, candidates)
         flat = np.zeros((total, self.starts.nx)) if offsets is None else offsets.reshape(total, self.starts.nx)
         parts = int(np.ceil(total / self.most_worlds()))
         for take in np.array_split(np.arange(total), parts):
             some = {name: v[which[take]] if len(v) > 1 else v for name, v in values.items()}
+            some |= {name: v[which[take], self.log[window[take]]] for name, v in own.items()}
             out[take] = self._call(some, window[take], flat[take])
         return out.reshape(candidates, len(rows), self.n)
 
@@ -206,8 +216,8 @@ class Rollouts:
         window = distinct[:, 0].astype(int)
         starts = (self._t0[window] - distinct[:, 1])[:, None] + (first + np.arange(n)) * sim.timestep
         out = np.empty((len(distinct), n, sim.model.nu))
-        for log in np.unique(self._log[window]):
-            rows = self._log[window] == log
+        for log in np.unique(self.log[window]):
+            rows = self.log[window] == log
             t, u = self._commands[log]
             out[rows] = held_mean(t, u, starts[rows], sim.timestep)
         return out
