@@ -91,9 +91,9 @@ class Apart:
         """
         own = {}
         for name in self.names:
-            fitted = [e[f"{name}{MARK}{run + 1}"] for run in self.runs]
-            every = dict.fromkeys(range(self.logs), np.mean(fitted, axis=0)) | dict(zip(self.runs, fitted, strict=True))
-            own[name] = np.stack(list(every.values()), axis=1)
+            fitted = np.stack([e[f"{name}{MARK}{run + 1}"] for run in self.runs], axis=1)
+            own[name] = np.repeat(fitted.mean(axis=1, keepdims=True), self.logs, axis=1)
+            own[name][:, list(self.runs)] = fitted
         return {name: e[name] for name in self.shared}, own
 
     def joined(self, e: Mapping[str, Any], own: Mapping[int, Mapping[str, Any]] | None = None) -> E:
