@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -264,3 +265,28 @@ def test_go2_agrees_with_its_reference_and_a_planted_difference_shows(reference_
     spec.body("FL_calf").mass *= 1.01
     heavier.write_text(spec.to_xml())
     assert bench_sim.contact_free_gap(load("go2"), heavier, seconds=0.2) > 1e-6
+
+
+def test_tasks_side_by_side_return_what_they_return_one_after_the_other():
+    tasks = {f"task {i}": lambda i=i: np.random.default_rng(i).normal(size=3).tolist() for i in range(4)}
+    begun = []
+    alone = {name: value for name, (value, _) in cases.beside(tasks, 1, begun.append)}
+    assert begun == list(tasks)
+    assert {name: value for name, (value, _) in cases.beside(tasks, 2, begun.append)} == alone
+    assert cases._shared == {}
+
+
+def test_a_task_that_fails_ends_those_beside_it(tmp_path):
+    def fails():
+        raise InputError("no such robot")
+
+    def lasts():
+        time.sleep(60)
+        (tmp_path / "ended").touch()
+
+    start = time.monotonic()
+    with pytest.raises(InputError, match="no such robot"):
+        dict(cases.beside({"fails": fails, "lasts": lasts, "waits": lasts}, 2, print))
+    assert time.monotonic() - start < 30
+    assert not (tmp_path / "ended").exists()
+    assert cases._shared == {}

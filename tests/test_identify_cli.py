@@ -73,10 +73,29 @@ def test_both_modes_are_printed_with_their_difference_and_written_side_by_side(f
     (["--hung"], "cannot hang"),
     (["--hung", "--suspended"], "give one of the two"),
     (["--gains"], "gains"),
+    (["--apart", "kp", "--mode", "inverse"], "leave out one of them"),
+    (["--apart", "kp", "--mode", "both"], "leave out one of them"),
 ])  # fmt: skip
 def test_a_mistake_is_one_sentence(files, more, sentence, capsys):
     assert cli.run(["identify", str(files), str(files / "log.npz"), *more]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_params_that_are_apart_are_printed_and_written_for_every_log(files, capsys):
+    sim = sf.Sim(sf.load(files), params(zero=sf.encoder_bias("pivot", low=-0.1, high=0.1, nominal=0.0)), seed=3)
+    sim.params.save(files / "zeros.toml")
+    logs = []
+    for i, zero in enumerate((0.04, -0.03)):
+        logs.append(str(recording(sim, {**TRUTH, "zero": zero}, seconds=2.0).save(files / f"run{i}.npz")))
+    words = ["identify", str(files), *logs, "--params", str(files / "zeros.toml"), "--window", "0.5", "--apart", "zero"]
+    assert cli.run([*words, "--out", str(files / "apart.json")]) == 0
+    said = capsys.readouterr().out
+    found = [float(np.ravel(run.values["zero"])[0]) for run in load_fit(files / "apart.json").runs]
+    np.testing.assert_allclose(found, (0.04, -0.03), atol=1e-3)
+    assert cli.run([*words[:-1], "zeroo"]) == 2
+    assert "zeroo" in capsys.readouterr().err
+    assert "in each recording" in said
+    assert all(f"{value:.5g} ±" in said for value in found)
 
 
 def test_logs_that_say_how_the_robot_was_held_are_not_passed_over(tmp_path, capsys):
