@@ -782,6 +782,10 @@ def test_motions_and_plans_refuse_nonsense():
     motions = Motions(stand_in.contract(), JOINTS, QUICK)
     far = motions.duration(np.zeros(12), np.full(12, 20.0), 0.1)
     assert far == pytest.approx(1.875 * 20 / QUICK.speed)
+    at_once = Motions(stand_in.contract(), JOINTS, replace(QUICK, blend=0.0))
+    target = np.full(12, 0.1)
+    for early in (-1e-6, 0.0, 0.01):  # The clock may be a little behind the policy's first tick.
+        assert np.array_equal(at_once.policy(early, target).target, target)
     assert [smooth(x) for x in (-1.0, 0.0, 0.5, 1.0, 2.0)] == [0.0, 0.0, 0.5, 1.0, 1.0]
 
 

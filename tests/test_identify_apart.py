@@ -6,6 +6,7 @@ import pytest
 import surefoot as sf
 from surefoot.errors import InputError
 from surefoot.identify import Fit, Problem, cut, identify
+from surefoot.identify.gap_rows import gap_rows
 from surefoot.identify.report_page import report
 from test_identify_fit import TRUTH, arm, params, recording
 
@@ -106,6 +107,12 @@ def test_a_prior_holds_in_every_recording(sim, logs):
     prior = sim.params.only("zero").prior().replace(zero=sf.Normal(mean=0.0, sd=1e-4))
     held = identify(sim, logs, only=["kp", "zero"], apart=["zero"], prior=prior, window=0.5, fixed=TRUTH, jumps=False)
     assert all(abs(np.ravel(run.values["zero"])[0]) < abs(zero) for run, zero in zip(held.runs, ZEROS, strict=True))
+
+
+def test_the_gap_of_a_recording_is_that_of_its_own_values(sim, logs, fit):
+    (row,) = gap_rows(sim, logs, fit, channels=("joint_pos",), window=0.5)
+    assert row["fitted"] < 0.1 * row["nominal"]
+    assert row["fitted"] < 0.01  # Starts are those of the noisy log; the mean of the zeros is off by 0.03 rad.
 
 
 def test_wrong_askings_are_told(sim, logs):

@@ -42,20 +42,11 @@ def test_identify_writes_fit_and_report_and_gap_reads_the_fit(files, capsys):
 
 
 def test_both_modes_are_printed_with_their_difference_and_written_side_by_side(files, capsys):
-    words = [
-        "identify",
-        str(files),
-        str(files / "log.npz"),
-        "--params",
-        str(files / "params.toml"),
-        "--window",
-        "0.5",
-        "--json",
-    ]
+    words = ["identify", str(files), str(files / "log.npz"), "--params", str(files / "params.toml"), "--json"]
     assert cli.run([*words, "--mode", "inverse"]) == 0
     alone = json.loads(capsys.readouterr().out)
     assert alone["mode"] == "inverse dynamics"
-    assert cli.run([*words, "--mode", "both", "--out", str(files / "fit.json")]) == 0
+    assert cli.run([*words, "--mode", "both", "--window", "0.5", "--out", str(files / "fit.json")]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["inverse"]["mode"] == "inverse dynamics"
     assert data["simulation"]["mode"] == "simulation"
@@ -65,7 +56,7 @@ def test_both_modes_are_printed_with_their_difference_and_written_side_by_side(f
 
 
 @pytest.mark.parametrize(("more", "sentence"), [
-    (["--mode", "inverse", "--report", "page.html"], "--mode both"),
+    (["--mode", "inverse", "--report", "page.html"], "takes no --report"),
     (["--params", "kpp"], "kpp"),
     (["--out", "fit.txt"], "must end in .json"),
     (["--report", "page.pdf"], "must end in .html"),
@@ -73,10 +64,22 @@ def test_both_modes_are_printed_with_their_difference_and_written_side_by_side(f
     (["--hung"], "cannot hang"),
     (["--hung", "--suspended"], "give one of the two"),
     (["--gains"], "gains"),
-    (["--apart", "kp", "--mode", "inverse"], "leave out one of them"),
+    (["--apart", "kp", "--mode", "inverse"], "takes no --apart"),
+    (["--robust", "2", "--mode", "inverse"], "takes no --robust"),
+    (["--cutoff", "20"], "--cutoff is for inverse dynamics"),
+    (["--torque", "measured"], "--torque is for inverse dynamics"),
+    (["--fixed", "kp"], "write name=number"),
+    (["--fixed", "kpp=3"], "'kpp' is not a param"),
+    (["--prior", "nothing.json"], "cannot read a prior"),
+    (["--check", "nothing.json"], "cannot read the trajectory"),
+    (["--window", "500"], "longer than the logs"),
+    (["--seed", "-1"], "must not be negative"),
+    (["--out", "here.json"], "is a folder: name a file"),
     (["--apart", "kp", "--mode", "both"], "leave out one of them"),
 ])  # fmt: skip
-def test_a_mistake_is_one_sentence(files, more, sentence, capsys):
+def test_a_mistake_is_one_sentence(files, more, sentence, capsys, monkeypatch):
+    monkeypatch.chdir(files)
+    (files / "here.json").mkdir(exist_ok=True)
     assert cli.run(["identify", str(files), str(files / "log.npz"), *more]) == 2
     assert sentence in capsys.readouterr().err
 
@@ -115,3 +118,86 @@ def test_logs_that_say_how_the_robot_was_held_are_not_passed_over(tmp_path, caps
 def test_a_log_is_needed(files, capsys):
     assert cli.run(["identify", str(files)]) == 2
     assert "at least one log" in capsys.readouterr().err
+
+
+def test_logs_of_several_gains_are_fitted_with_the_gains_they_state(files, capsys):
+    sim = sf.Sim(sf.load(files), params(), seed=4)
+    paths = []
+    for kp in (20.0, 50.0):
+        log = recording(sim, {**TRUTH, "kp": kp})
+        path = files / f"gain-{kp:.0f}.npz"
+        sf.Log(channels=tuple(log), robot="small", meta={"kp": kp, "kd": 1.0}).save(path)
+        paths.append(str(path))
+    words = ["identify", str(files), *paths, "--params", str(files / "params.toml"), "--window", "0.5", "--json"]
+    assert cli.run([*words, "--gains"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = dict(zip(told["params"], told["values"], strict=True))
+    assert "kp" not in found
+    assert found["command_delay"] == pytest.approx(TRUTH["command_delay"], abs=5e-4)
+    assert found["coulomb"] == pytest.approx(TRUTH["coulomb"], abs=0.05)
+    assert max(s["after"] / s["floor"] for s in told["scores"]) < 1.5
+    assert told["provenance"]["settings"]["stated"]["stated_kp"] == [20.0, 50.0]
+    assert cli.run(["gap", str(files), *paths, "--gains", "--json"]) == 0
+    capsys.readouterr()
+    assert cli.run(words) == 0
+    said = capsys.readouterr()
+    assert "the logs state kp 20, kd 1 and kp 50, kd 1" in said.err
+    assert max(s["after"] / s["floor"] for s in json.loads(said.out)["scores"]) > 10
+
+
+def test_an_earlier_fit_is_a_belief_known_values_are_kept_and_other_logs_judge(files, capsys):
+    sim = sf.Sim(sf.load(files), params(), seed=5)
+    second = files / "second.npz"
+    recording(sim, TRUTH).save(second)
+    common = ["identify", str(files), str(files / "log.npz"), "--params", str(files / "params.toml"), "--window", "0.5"]
+    assert cli.run([*common, "--out", str(files / "first.json")]) == 0
+    capsys.readouterr()
+    words = ["identify", str(files), str(second), "--params", str(files / "params.toml"), "--window", "0.5", "--json"]
+    assert cli.run([*words, "--prior", str(files / "first.json"), "--judges", str(files / "log.npz")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["provenance"]["settings"]["prior"] is True
+    assert found["provenance"]["settings"]["held_out"] == 1
+    first = load_fit(files / "first.json")
+    assert np.sqrt(found["deviation"][0][0]) < np.sqrt(first.deviation[0, 0])
+    assert cli.run([*words, "--fixed", f"kp={TRUTH['kp']}", "--out", str(files / "known.json")]) == 0
+    capsys.readouterr()
+    known = load_fit(files / "known.json")
+    assert "kp" not in known.names
+    assert known.e["kp"] == pytest.approx(TRUTH["kp"])
+    assert cli.run(["gap", str(files), str(second), "--fit", str(files / "known.json"), "--json"]) == 0
+    (row,) = [r for r in json.loads(capsys.readouterr().out) if r["channel"] == "joint_pos"]
+    assert row["fitted"] < 0.2 * row["nominal"]
+
+
+def test_of_a_run_only_the_part_in_which_the_motion_drove_is_used(files, capsys):
+    """The log of a run: limp at first, then driven; its gains say so."""
+    sim = sf.Sim(sf.load(files), params(), seed=6)
+    log = recording(sim, TRUTH)
+    t, driven = log["joint_pos"].t, log["joint_pos"].t > 1.0
+    kp = np.where(driven, 30.0, 0.0)[:, None]
+    limp = np.where(driven[:, None], log["joint_pos"].values, 0.7)
+    channels = (
+        log["joint_pos_target"],
+        sf.Channel(name="joint_pos", unit="rad", t=t, values=limp, columns=("pivot",)),
+        sf.Channel(name="motor_kp", unit="N·m/rad", t=t, values=kp, columns=("pivot",)),
+        sf.Channel(name="action", unit="1", t=t[driven], values=np.zeros((driven.sum(), 1)), columns=("pivot",)),
+    )
+    sf.Log(channels=channels, robot="small").save(files / "run.npz")
+    words = [
+        "identify",
+        str(files),
+        str(files / "run.npz"),
+        "--params",
+        str(files / "params.toml"),
+        "--window",
+        "0.5",
+        "--json",
+    ]
+    assert cli.run(words) == 0
+    said = capsys.readouterr()
+    assert "in which the policy or motion drove are used" in said.err
+    found = json.loads(said.out)
+    assert dict(zip(found["params"], found["values"], strict=True))["kp"] == pytest.approx(TRUTH["kp"], rel=0.02)
+    assert cli.run([*words, "--whole"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert max(s["after"] for s in whole["scores"]) > 5 * max(s["after"] for s in found["scores"])

@@ -11,7 +11,7 @@ import surefoot as sf
 from surefoot import cli
 from surefoot.deploy.trajectory import Trajectory, load_trajectory, play, read_played, recital, write_trajectory
 from surefoot.errors import InputError
-from surefoot.identify.design import Design, Expected, Motion, check_prediction, load_design
+from surefoot.identify.design import Motion, load_design
 from surefoot.identify.excitations import FAMILIES, Grid, random_steps, usual_chirp, usual_multi_sine
 from surefoot.identify.excite import Beliefs, Effort, Judge, excite, learnable, noise_of, usual_limits
 from surefoot.identify.excite_limits import limits_of, reach_of
@@ -204,7 +204,7 @@ def test_a_design_is_a_plain_file(design, tmp_path):
     assert back.to_dict() == design.to_dict()
     assert load_trajectory(path).columns == ("servo",)
     (tmp_path / "bad.json").write_text(json.dumps({"format": "surefoot trajectory", "version": 1}))
-    with pytest.raises(InputError, match="'channel' is missing"):
+    with pytest.raises(InputError, match="'robot' is missing"):
         load_design(tmp_path / "bad.json")
     with pytest.raises(InputError, match=r"a trajectory is a \.json file"):
         design.save(tmp_path / "motion.txt")
@@ -224,25 +224,6 @@ def test_a_sort_of_motion_that_keeps_no_limit_is_left_out_of_the_comparison(sim,
     design = excite(sim, only=("kp",), seconds=0.5, effort=effort)
     assert set(design.scores) == {"multi-sine"}
     assert load_design(design.save(tmp_path / "motion.json")).scores == design.scores
-
-
-def test_a_prediction_is_checked():
-    expected = tuple(
-        Expected(name=n, unit="kg", value=1.0, before=0.5, after=0.1)
-        for n in ("right", "less", "more", "wrong", "absent")
-    )
-    motion = Motion(channel="joint_pos_target", columns=("a",), dt=0.01, values=np.zeros((2, 1)), setting="fixed")
-    design = Design(robot="servo", motion=motion, family="chirp", expected=expected)
-    fit = SimpleNamespace(
-        names=("right", "less", "more", "wrong"),
-        values=np.array([1.1, 1.0, 1.0, 4.0]),
-        std=np.array([0.12, 0.4, 0.02, 0.1]),
-    )
-    found = check_prediction(design, fit)  # type: ignore[arg-type]
-    assert [c.verdict for c in found] == ["as expected", "learned less", "learned more", "belief was wrong"]
-    assert "±0.5 -> ±0.1 kg, found 1.1 ±0.12 kg: as expected" in found[0].sentence
-    with pytest.raises(InputError, match="nothing in common"):
-        check_prediction(design, SimpleNamespace(names=("x",), values=np.zeros(1), std=np.ones(1)))  # type: ignore[arg-type]
 
 
 # -------------------------------------------------------------------- playing

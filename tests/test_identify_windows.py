@@ -1,5 +1,7 @@
 """Windows: how logs are cut, what is held out, start states from noisy readings, and free bases."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -167,3 +169,49 @@ def test_a_window_that_its_start_decides_leaves_nothing_negative_behind():
     each = reduce(linear, np.zeros((2, 6))).each
     assert np.abs(each[1]).max() < 1e-6
     np.testing.assert_allclose(each[0], plain[0], rtol=1e-9)
+
+
+def test_a_column_that_is_not_compared_may_lack_numbers_and_windows_left_out_are_counted(case):
+    sim, log = case
+    angle = log["joint_pos"]
+    spare = sf.Channel(
+        name="joint_pos", unit="rad", t=angle.t, values=np.column_stack([angle.values, np.full(len(angle.t), np.nan)]),
+        columns=(*angle.columns, "spare"), nan=True,
+    )  # fmt: skip
+    whole = cut(sim, [log], window=0.5)
+    assert len(cut(sim, [with_channel(log, spare)], window=0.5)) == len(whole)
+    assert whole.notes == ()
+    broken = np.array(angle.values)
+    broken[len(broken) // 2] = np.nan
+    gappy = cut(sim, [with_channel(log, dataclasses.replace(spare, values=broken, columns=angle.columns))], window=0.5)
+    assert len(gappy) < len(whole)
+    assert "were left out" in gappy.notes[0]
+
+
+def test_time_that_windows_share_counts_once(case):
+    sim, log = case
+    alone, shared = cut(sim, [log], window=0.5, held_out=0.0), cut(sim, [log], window=0.5, stride=0.125, held_out=0.0)
+    assert shared.seconds == pytest.approx(alone.seconds, abs=0.5)
+    assert shared.overlap == pytest.approx(len(shared) * 0.5 / shared.seconds)
+    assert shared.overlap > 3
+
+
+def test_the_same_recording_twice_is_refused(case):
+    sim, log = case
+    with pytest.raises(InputError, match="logs 1 and 2 are the same recording"):
+        cut(sim, [log, log])
+    with pytest.raises(InputError, match="same recording"):
+        cut(sim, [log], held_out=[log])
+
+
+def test_a_window_longer_than_every_log_is_refused_and_one_alone_says_that_nothing_judges(case):
+    sim, log = case
+    with pytest.raises(InputError, match="window=500 s is longer than the logs"):
+        cut(sim, [log], window=500.0)
+    alone = cut(sim, [log], window=0.9 * log.duration)
+    assert "nothing was held out" in alone.notes[0]
+
+
+def with_channel(log, channel):
+    """The log with another channel of that name."""
+    return sf.Log(channels=tuple(channel if c.name == channel.name else c for c in log), robot=log.robot)

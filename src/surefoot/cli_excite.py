@@ -72,12 +72,21 @@ def excite(
     if out is not None:
         write_trajectory(out, data)
         tell(f"written: {out}")
+        way = " --suspended" if setting == "air" else ""
+        tell(
+            f"to see what it taught: surefoot identify {robot} RECORDING{way} --window {usual_window(sim, window):g} --check {out}"
+        )
     told = {k: data[k] for k in ("robot", "setting", "family", "expected", "scores", "about")} | {
         "seconds": seconds,
         "file": out,
     }
     answer(told, lambda: str(design), json)
     return 0
+
+
+def usual_window(sim: "Sim", window: float) -> float:
+    """Length of the windows of the fit that a motion is designed for [s]; 0 takes the usual one."""
+    return window or (0.3 if sim.sensors.base_q is not None else 1.0)
 
 
 def _designed(
@@ -89,21 +98,21 @@ def _designed(
     how: tuple[Any, str, float],
     seed: int,
 ) -> "Design":
+    from surefoot.cli_recorded import belief_of
     from surefoot.identify import load_fit
     from surefoot.identify.excite import Effort, noise_of
     from surefoot.identify.excite import excite as design
     from surefoot.identify.excite_walk import excite_walking
-    from surefoot.params import Prior
 
     (fit, prior), (setting, walker), (criterion, hard, window) = beliefs, place, how
     if fit is not None and prior is not None:
         raise InputError("give what is believed once: --fit or --prior")
     known = load_fit(fit) if fit is not None else None
-    belief = known.posterior if known is not None else Prior.load(prior) if prior is not None else None
+    belief = known.posterior if known is not None else belief_of(prior)
     noise = noise_of(sim, known) if known is not None else None
     sizes = {"quick": (8, 2, 3, 2, 2), "usual": (24, 6, 6, 3, 6), "thorough": (40, 12, 8, 5, 12)}[hard]
     population, rounds, elite, samples, climbs = sizes
-    window = window or (0.3 if sim.sensors.base_q is not None else 1.0)
+    window = usual_window(sim, window)
     common: dict[str, Any] = {
         "only": only,
         "seconds": seconds,
@@ -130,6 +139,7 @@ def _designed(
         rounds=max(rounds // 2, 1),
         elite=2,
         samples=2,
+        climbs=max(climbs // 2, 1),
     )
     return excite_walking(sim, BundleWalker(load_bundle(walker), sim), belief, effort=few, **common)
 

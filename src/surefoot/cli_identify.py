@@ -1,6 +1,5 @@
 """`surefoot identify` and `surefoot gap`."""
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -8,17 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from surefoot.cli_words import File, Mapping, RobotName, Seconds, answer, table, tell
+from surefoot.errors import InputError
 
 if TYPE_CHECKING:
+    from surefoot.cli_recorded import Recorded
     from surefoot.identify import Fit
-    from surefoot.logs import Log
-    from surefoot.sim import Sim
 
 Logs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="LOG...")]
+MoreLogs = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="LOG...")]
 ParamsOrNames = Annotated[str | None, tyro.conf.arg(metavar="FILE|NAMES")]
 Names = Annotated[str | None, tyro.conf.arg(metavar="NAMES")]
 Channels = Annotated[str | None, tyro.conf.arg(metavar="NAMES")]
+Values = Annotated[str | None, tyro.conf.arg(metavar="NAME=VALUE,...")]
 Share = Annotated[float, tyro.conf.arg(metavar="0..1")]
+Number = Annotated[float | None, tyro.conf.arg(metavar="NUMBER")]
+Count = Annotated[int | None, tyro.conf.arg(metavar="COUNT")]
+REPLAYS = ("apart", "channels", "window", "stride", "hold", "log_start", "robust", "starts", "rugged")
+"""Options of fits that simulate."""
 
 
 def identify(
@@ -27,20 +32,30 @@ def identify(
     /,
     *,
     params: ParamsOrNames = None,
+    prior: File = None,
+    fixed: Values = None,
     apart: Names = None,
     mapping: Mapping = None,
     channels: Channels = None,
     window: Seconds = None,
+    stride: Seconds = None,
+    hold: Names = None,
     held_out: Share = 0.25,
+    judges: MoreLogs = (),
     log_start: bool = False,
-    robust: float | None = None,
+    robust: Number = None,
     starts: int = 1,
     rugged: bool = False,
     suspended: bool = False,
     hung: bool = False,
     gains: bool = False,
+    whole: bool = False,
     mode: Literal["simulation", "inverse", "both"] = "simulation",
+    torque: Literal["command", "measured"] = "command",
+    cutoff: Number = None,
+    every: Count = None,
     seed: int = 0,
+    check: File = None,
     out: File = None,
     report: File = None,
     json: bool = False,
@@ -51,62 +66,82 @@ def identify(
         robot: name in the library, folder, robot file or model file.
         logs: log files or folders.
         params: .toml or .json file with the Params, or names of the robot file's own, "kp,kd,command_delay"; all when left out.
+        prior: what is believed before: a prior's file, or an earlier fit's, whose posterior it is.
+        fixed: values of Params that are known and not fitted, "arm_mass=0.12,command_delay=0.004".
         apart: names of Params with a value of their own in every log, "encoder_bias": what is set or loaded anew before each.
         mapping: name of a bundled mapping, or a mapping file.
         channels: channels to compare, "joint_pos,gyro"; positions and attitude when left out.
         window: length of the windows that the logs are cut into [s]; 1 s when left out.
+        stride: from the start of one window to the next [s]; its length when left out.
+        hold: actuators that the logs have no command for, kept at their default pose.
         held_out: share of every log, its end, that only judges.
+        judges: logs that only judge, instead of the ends of the others.
         log_start: take the start state of every window from the log instead of estimating it.
         robust: residuals beyond this many standard deviations count linearly.
         starts: number of different starting points.
         rugged: search with CMA-ES first.
         suspended: legs in the air, the base held still on a stand.
         hung: the robot hangs from a strap, free to swing and turn.
-        gains: the motors' kp and kd are those that the logs state.
+        gains: the motors' kp and kd are those that the logs state, each log its own.
+        whole: use all of a run's recording, also while the robot stood up, sat down or lay limp.
         mode: e that predicts trajectories best; or the e of the equation of motion itself, for robots that are bolted down; or both,
             and what their difference says (masses and rotors then come from the equation of motion).
+        torque: of inverse dynamics: what the motors make of the command, or what the log measured.
+        cutoff: of the filter of inverse dynamics [Hz]; a tenth of the sampling rate when left out.
+        every: inverse dynamics keeps one equation of so many.
         seed: of the starts and of CMA-ES.
+        check: the designed motion that was recorded: compare what it should teach with what was found.
         out: .json file for the fit; with both modes, the inverse one is written beside it.
         report: .html file for the report.
         json: print the fit as JSON.
     """
-    from surefoot.errors import InputError
-    from surefoot.identify import identify as fit_to
+    from surefoot.cli_recorded import as_e, belief_of, held_word, names, recorded, values_of, writable
 
+    given = dict(locals())
+    _refuse(mode, given)
     for file, suffix in ((out, ".json"), (report, ".html")):
         if file is not None and file.suffix != suffix:
             raise InputError(f"'{file}' must end in {suffix}")
-    if mode == "inverse" and report is not None:
-        raise InputError(
-            "a report shows replays, and --mode inverse makes none: use --mode both, or leave out --report"
-        )
-    if mode != "simulation" and apart is not None:
-        raise InputError(
-            f"--apart fits replays of each log, and --mode {mode} fits all logs as one: leave out one of them"
-        )
-    recorded = _read(logs, mapping)
-    sim, only = _sim(robot, params, recorded, _held(suspended, hung), gains)
-    options: dict[str, Any] = {"window": window, "held_out": held_out, "start": "log" if log_start else "estimate"}
-    more = {
-        "channels": _names(channels),
-        "robust": robust,
-        "starts": starts,
-        "rugged": rugged,
-        "seed": seed,
-        "say": tell,
-    }
-    both = None
+    writable(out, report)
+    design = None if check is None else _design(check)
+    found = recorded(
+        robot, logs, judges=judges, params=params, mapping=mapping, held=held_word(suspended, hung), gains=gains, whole=whole
+    )  # fmt: skip
+    known = as_e(found.sim, values_of(fixed))
+    if known is not None and found.only is None:
+        found = _without(found, known)
+    equation: dict[str, Any] = {"fixed": known, "prior": belief_of(prior), "held_out": found.judges or held_out}
+    replays: dict[str, Any] = {
+        "channels": names(channels), "window": window, "stride": stride, "hold": tuple(names(hold) or ()),
+        "start": "log" if log_start else "estimate", "robust": robust, "starts": starts, "rugged": rugged, "seed": seed,
+        "stated": found.stated, "say": tell,
+    }  # fmt: skip
+    filtered: dict[str, Any] = {"torque": torque, "cutoff": cutoff, "every": every}
+    both, every_log = None, found.logs
     if mode == "simulation":
-        fit = fit_to(sim, recorded, only=only, apart=_names(apart) or (), **more, **options)
+        from surefoot.identify import identify as fit_to
+
+        fit = fit_to(found.sim, every_log, only=found.only, apart=names(apart) or (), **equation, **replays)
     elif mode == "inverse":
         from surefoot.identify.inverse import identify_inverse
 
-        fit = identify_inverse(sim, recorded, only=only, held_out=held_out)
+        fit = identify_inverse(found.sim, every_log, only=found.only, **equation, **filtered)
     else:
         from surefoot.identify.inverse_both import identify_both
 
-        both = identify_both(sim, recorded, only=only, **more, **options)
+        both = identify_both(found.sim, every_log, only=found.only, **equation, **filtered, **replays)
         fit = both.simulation
+    rows = () if design is None else _checked(design, fit)
+    if both is None:
+        data = fit.to_dict() | ({"checked": [row.to_dict() for row in rows]} if rows else {})
+        answer(data, lambda: str(fit), json)
+    else:
+        data = {"inverse": both.inverse.to_dict(), "simulation": fit.to_dict(), "explanation": list(both.explanation)}
+        answer(data, lambda: str(both), json)
+    if rows and not json:
+        from surefoot.identify.design import checked_table
+
+        print("\n" + checked_table(rows))
     if out is not None:
         tell(f"written: {fit.save(out)}")
         if both is not None:
@@ -114,15 +149,54 @@ def identify(
     if report is not None:
         from surefoot.identify.report_page import report as page_of
 
+        shown = {k: replays[k] for k in ("window", "stride", "start", "hold", "stated")}
+        if fit.known is not None:
+            shown["fixed"] = fit.known.nominal_e(1)
+        page = page_of(found.sim, every_log, fit, held_out=equation["held_out"], **shown)
         if both is not None:
-            options["fixed"] = {n: v for n, v in both.inverse.e.items() if n not in fit.params}
-        tell(f"written: {page_of(sim, recorded, fit, **options).save(report)}")
-    if both is None:
-        answer(fit.to_dict(), lambda: str(fit), json)
-    else:
-        data = {"inverse": both.inverse.to_dict(), "simulation": fit.to_dict(), "explanation": list(both.explanation)}
-        answer(data, lambda: str(both), json)
+            page.text("## Both modes\n" + "\n".join(f"- {line}" for line in both.explanation))
+        tell(f"written: {page.save(report)}")
     return 0
+
+
+def _refuse(mode: str, given: dict[str, Any]) -> None:
+    """Options that a mode does not use."""
+    off = {"starts": 1}
+    if mode == "inverse":
+        named = [n for n in (*REPLAYS, "report") if given[n] not in (None, False, (), off.get(n))]
+        if named:
+            option = named[0].replace("_", "-")
+            raise InputError(
+                f"--mode inverse solves the equation of motion and replays nothing, so it takes no --{option}: leave it out"
+            )
+    if mode == "both" and given["apart"] is not None:
+        raise InputError(
+            "--apart fits replays of each log, and --mode both fits all logs as one: leave out one of them"
+        )
+    if mode == "simulation":
+        named = [n for n in ("cutoff", "every") if given[n] is not None]
+        named += ["torque"] if given["torque"] != "command" else []
+        if named:
+            raise InputError(f"--{named[0]} is for inverse dynamics: give --mode inverse or both too, or leave it out")
+
+
+def _without(found: "Recorded", known: dict[str, Any]) -> "Recorded":
+    """All Params but those that are known are fitted."""
+    import dataclasses
+
+    return dataclasses.replace(found, only=[name for name in found.sim.params if name not in known])
+
+
+def _design(file: Path) -> Any:
+    from surefoot.identify.design import load_design
+
+    return load_design(file)
+
+
+def _checked(design: Any, fit: "Fit") -> Any:
+    from surefoot.identify.design import check_prediction
+
+    return check_prediction(design, fit)
 
 
 def gap(
@@ -135,9 +209,11 @@ def gap(
     mapping: Mapping = None,
     channels: Channels = None,
     window: Seconds = None,
+    hold: Names = None,
     suspended: bool = False,
     hung: bool = False,
     gains: bool = False,
+    whole: bool = False,
     json: bool = False,
 ) -> int:
     """Print the gap between logs and their replay by channel and column: nominal, with a fit's values, and the noise floor.
@@ -150,103 +226,59 @@ def gap(
         mapping: name of a bundled mapping, or a mapping file.
         channels: channels to compare, "joint_pos,gyro"; all that can be replayed when left out.
         window: how far the replay runs before it starts anew from the log [s]; 1 s when left out.
+        hold: actuators that the logs have no command for, kept at their default pose.
         suspended: legs in the air, the base held still on a stand.
         hung: the robot hangs from a strap, free to swing and turn.
-        gains: the motors' kp and kd are those that the logs state.
+        gains: the motors' kp and kd are those that the logs state, each log its own.
+        whole: use all of a run's recording, also while the robot stood up, sat down or lay limp.
         json: print the gaps as JSON.
     """
+    from surefoot.cli_recorded import held_word, names, recorded
     from surefoot.identify import load_fit
     from surefoot.identify.gap_rows import gap_rows
 
-    found = None if fit is None else load_fit(fit)
-    recorded = _read(logs, mapping)
-    sim, _ = _sim(robot, None if params is None else str(params), recorded, _held(suspended, hung), gains, found)
-    theirs = "" if found is None else str(found.provenance.get("robot", ""))
-    if theirs and theirs != sim.robot.name:
-        print(f"the fit was made for '{theirs}', the gap is that of '{sim.robot.name}'", file=sys.stderr)
-    rows = gap_rows(sim, recorded, found, channels=_names(channels), window=window)
+    if params is not None and params.suffix not in (".toml", ".json"):
+        raise InputError(
+            f"'{params}' must be a .toml or .json file with Params: gap compares and fits nothing, so it takes no names"
+        )
+    known = None if fit is None else load_fit(fit)
+    found = recorded(
+        robot, logs, params=None if params is None else str(params), mapping=mapping, held=held_word(suspended, hung), gains=gains,
+        whole=whole, fit=known,
+    )  # fmt: skip
+    if known is not None:
+        _same_robot(known, found, gains)
+    rows = gap_rows(
+        found.sim, found.logs, known, channels=names(channels), window=window, hold=tuple(names(hold) or ()), stated=found.stated
+    )  # fmt: skip
+    numbers = ("nominal", "floor") if known is None else ("nominal", "fitted", "floor")
 
     def text() -> str:
-        numbers = ("nominal", "fitted", "floor")
         cells = [
             (r["channel"], r["column"], *(_figure(r[k]) for k in numbers), r["unit"], f"{r['horizon']:.3g} s")
             for r in rows
         ]
-        return table([("channel", "column", "nominal", "fitted", "noise floor", "unit", "horizon"), *cells])
+        titles = ("noise floor" if k == "floor" else k for k in numbers)
+        return table([("channel", "column", *titles, "unit", "horizon"), *cells])
 
     answer(rows, text, json)
     return 0
 
 
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
-
-
-def _names(words: str | None) -> list[str] | None:
-    return None if words is None else [w.strip() for w in words.split(",") if w.strip()]
-
-
-def _read(paths: tuple[Path, ...], mapping: str | None) -> "list[Log]":
-    from surefoot.errors import InputError
-    from surefoot.logs import read_logs
-
-    if not paths:
-        raise InputError("name at least one log file or folder")
-    return [log for path in paths for log in read_logs(path, mapping=mapping)]
-
-
-def _held(suspended: bool, hung: bool) -> str:
-    """How a robot is held in the air: "suspended", "hung", or "" where it is not."""
-    from surefoot.errors import InputError
-
-    if suspended and hung:
-        raise InputError("--suspended holds the base still and --hung lets it swing: give one of the two")
-    return "suspended" if suspended else "hung" if hung else ""
-
-
-def _sim(
-    name: str, params: str | None, logs: "list[Log]", held: str, gains: bool, fit: "Fit | None" = None
-) -> "tuple[Sim, list[str] | None]":
-    """The robot as the options describe it, and which of its Params are meant."""
-    from surefoot.params import Params
-    from surefoot.robots import load
-    from surefoot.sim import Sim
-
-    robot = load(name)
-    stated = {str(log.meta["held"]) for log in logs if "held" in log.meta}
-    if stated and not held:
-        wanted = "--hung" if stated == {"hung"} else "--suspended"
-        how = ", ".join(sorted(stated))
+def _same_robot(fit: "Fit", found: "Recorded", gains: bool) -> None:
+    """A fit's values mean what they meant: for that robot, held and tuned in that way."""
+    theirs, here = str(fit.provenance.get("robot", "")), found.sim.robot
+    if theirs and theirs != here.name:
+        print(f"the fit was made for '{theirs}', the gap is that of '{here.name}'", file=sys.stderr)
+    elif fit.provenance.get("robot_hash", here.hash) != here.hash:
         print(
-            f"the logs say that the robot was held in the air ({how}); here it stands: {wanted} holds it",
+            "the fit was made with another robot file, or with other gains or another way to hold it (--gains, --suspended, --hung)",
             file=sys.stderr,
         )
-    if held:
-        robot = robot.hung() if held == "hung" else robot.suspended()
-    if gains:
-        robot = _with_gains(robot, logs)
-    own, only = robot.params, None
-    if params is not None and Path(params).suffix in (".toml", ".json"):
-        own = Params.load(params)
-    elif params is not None:
-        only = _names(params)
-        own.only(*(only or ()))
-    if fit is not None and params is None:
-        own = Params(**{**dict(own), **dict(fit.params)})
-    return Sim(robot, own, noise=False), only
+    stated = [n for n, p in fit.params.items() if p.kind in ("kp", "kd")]
+    if gains and stated:
+        raise InputError(f"the fit holds {', '.join(stated)}, and --gains takes gains from the logs: leave out --gains")
 
 
-def _with_gains(robot: Any, logs: "list[Log]") -> Any:
-    """The robot with the position gains that all logs state in their constants."""
-    from surefoot.errors import InputError
-
-    stated = {(log.meta.get("kp"), log.meta.get("kd")) for log in logs}
-    kp, kd = next(iter(stated))
-    if len(stated) != 1 or kp is None or kd is None:
-        raise InputError(
-            f"the logs state the gains (kp, kd) {sorted(map(str, stated))}: one pair for all is needed; "
-            f"fit them one by one, or leave out --gains"
-        )
-    actuators = tuple(dataclasses.replace(a, kp=float(kp), kd=float(kd)) for a in robot.actuators)
-    params = robot.params.without(*[n for n, p in robot.params.items() if p.kind in ("kp", "kd")])
-    return dataclasses.replace(robot, actuators=actuators, params=params)
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

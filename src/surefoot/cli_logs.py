@@ -74,6 +74,10 @@ def replay(
         raise InputError(f"{log} does not say which robot it is of: name one, as in 'surefoot replay {log} go2'")
     loaded = load(name)
     sim = Sim(loaded, params_of(loaded, params), noise=False)
+    first, last = (float(f(c.t[k] for c in recorded)) for f, k in ((min, 0), (max, -1)))
+    for option, at in (("start", start), ("stop", stop)):
+        if at is not None and not first <= at <= last:
+            raise InputError(f"--{option} {at:g} s lies outside the log, which runs from {first:g} to {last:g} s")
     found = gaps(sim.replay(recorded, None if e is None else _values(e), start=start, stop=stop))
     titles = ("channel", "column", "rms", "worst", "bias", "floor", "unit")
 
@@ -88,6 +92,13 @@ def replay(
     return 0
 
 
+def _numbers(value: Any) -> bool:
+    """Whether a value is a number or a list of them."""
+    if isinstance(value, list):
+        return all(_numbers(v) for v in value)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _values(path: Path) -> dict[str, Any]:
     """e from a file: {"e": {name: number or list}} or the inner table alone, for a single world."""
     import tomllib
@@ -100,6 +111,6 @@ def _values(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read values of e from '{path}': {error}") from None
     values = data.get("e", data) if isinstance(data, dict) else data
-    if not isinstance(values, dict) or not all(isinstance(v, int | float | list) for v in values.values()):
+    if not isinstance(values, dict) or not all(_numbers(v) for v in values.values()):
         raise InputError(f"'{path}' must hold a table of numbers by param, such as foot_friction = 0.6")
     return {name: [value] for name, value in values.items()}

@@ -139,7 +139,7 @@ class Motions:
 
     def blending(self, t: float) -> bool:
         """Whether the policy does not yet decide alone, `t` [s] after its start."""
-        return self.positions and t < self.plan.blend
+        return self.positions and self.plan.blend > 0 and t < self.plan.blend
 
     def sit_down(self, t: float, start: np.ndarray, times: tuple[float, float]) -> Command:
         """From `start` (n,) over the default pose to the crouch; without a crouch, kp is let go. `times` [s]: at the pose, at the end."""

@@ -171,7 +171,9 @@ class Apart:
             )
             for run in self.runs
         )
-        rest = {k: getattr(fit, k) for k in ("unidentified", "at_bound", "misfit", "scores", "mode", "provenance")}
+        rest = {
+            k: getattr(fit, k) for k in ("unidentified", "at_bound", "misfit", "scores", "known", "mode", "provenance")
+        }
         return Fit.made(self.whole, values, covariance, white_std=claimed, freedom=freedom, runs=runs, **rest)
 
 

@@ -1,18 +1,25 @@
 """A Design: a motion for the robot, and what it is expected to teach; a plain JSON file that the runtime plays.
 
-surefoot excite ROBOT --out motion.json;  surefoot deploy --trajectory motion.json;  surefoot identify LOG --check motion.json
+surefoot excite ROBOT --out motion.json;  surefoot deploy --trajectory motion.json;  surefoot identify ROBOT LOG --check motion.json
+
+    what was expected:  std before -> std after        what the fit found:  value ± std        is one the other?
 """
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from surefoot.errors import InputError, choose
 from surefoot.files import write_text
+from surefoot.identify.fit_table import aligned
+
+if TYPE_CHECKING:
+    from surefoot.identify.fit import Fit
 
 FORMAT = "surefoot trajectory"
 VERSION = 1
@@ -50,6 +57,8 @@ class Motion:
             raise InputError(
                 f"a motion of {len(self.columns)} columns needs finite values of shape (T, {len(self.columns)}), got {values.shape}"
             )
+        if not (math.isfinite(self.dt) and self.dt > 0.0):
+            raise InputError(f"the time between two rows of a motion must be above 0 s, got {self.dt!r}")
         values.setflags(write=False)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -75,6 +84,12 @@ class Expected:
     """What is believed now."""
     before: float
     after: float
+
+    def __post_init__(self):
+        for name in ("value", "before", "after"):
+            number = getattr(self, name)
+            if not math.isfinite(number) or (number < 0.0 and name != "value"):
+                raise InputError(f"'{name}' of what is expected of {self.name} must be a number, got {number!r}")
 
     @property
     def sentence(self) -> str:
@@ -113,11 +128,9 @@ class Design:
         for x in self.expected:
             said = "" if x.taught else "not learned by this motion"
             rows.append((x.name, f"{x.value:.4g}", f"{x.before:.2g}", f"{x.after:.2g}", x.unit, said))
-        widths = [max(len(row[i]) for row in rows) for i in range(6)]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         best = max(self.expected, key=lambda x: x.before / max(x.after, 1e-300))
         head = f"{self.motion.seconds:g} s of {self.family} for {self.robot} ({SETTINGS[self.motion.setting]})"
-        return "\n".join([head, f"expects to learn most about {best.sentence}", "", *lines])
+        return "\n".join([head, f"expects to learn most about {best.sentence}", "", aligned(rows)])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -128,6 +141,24 @@ class Design:
             "expected": [vars(x) for x in self.expected], "scores": dict(self.scores), "about": dict(self.about),
         }  # fmt: skip
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Design":
+        """The inverse of `to_dict`; further entries, such as the runtime's contract, are left aside."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT or data.get("version") != VERSION:
+            raise InputError(
+                f"it is no {FORMAT} of version {VERSION}: make one with `surefoot excite ROBOT --out FILE.json`"
+            )
+        try:
+            return cls(
+                robot=str(data["robot"]), motion=_motion(data), family=str(data.get("family", "")),
+                expected=tuple(_expectation(x) for x in data.get("expected", ())), scores=dict(data.get("scores", {})),
+                about=dict(data.get("about", {})),
+            )  # fmt: skip
+        except KeyError as error:
+            raise InputError(f"'{error.args[0]}' is missing: make it anew with `surefoot excite`") from None
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{error}: make it anew with `surefoot excite`") from None
+
     def save(self, path: str | Path, **more: Any) -> Path:
         """Write JSON, whole or not at all; `more` are further entries, such as the contract that the runtime uses."""
         path = Path(path)
@@ -137,104 +168,124 @@ class Design:
         return path
 
 
-def load_design(path: str | Path) -> Design:
-    """The Design in a file that `save` wrote."""
+def _motion(data: Mapping[str, Any]) -> Motion:
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != VERSION:
-            raise InputError(f"it is no {FORMAT} of version {VERSION}")
-        motion = Motion(
-            channel=str(data["channel"]), columns=tuple(data["columns"]), dt=float(data["dt"]),
-            values=np.array(data["values"], dtype=float), setting=str(data["setting"]),
-        )  # fmt: skip
-        expected = tuple(Expected(**entry) for entry in data.get("expected", []))
-        return Design(
-            robot=str(data["robot"]), motion=motion, family=str(data.get("family", "")), expected=expected,
-            scores=data.get("scores", {}), about=data.get("about", {}),
-        )  # fmt: skip
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        said = f"'{error.args[0]}' is missing" if isinstance(error, KeyError) else str(error)
-        raise InputError(f"cannot read the trajectory '{path}': {said}") from None
+        values = np.array(data["values"], dtype=float)
+    except (TypeError, ValueError):
+        raise InputError("its 'values' are not rows of numbers, one number a column") from None
+    columns = tuple(str(c) for c in data["columns"])
+    return Motion(
+        channel=str(data["channel"]), columns=columns, dt=float(data["dt"]), values=values, setting=str(data["setting"])
+    )
+
+
+def _expectation(entry: Any) -> Expected:
+    if not isinstance(entry, Mapping):
+        raise InputError(f"an entry of 'expected' holds name, unit, value, before and after, got {entry!r}")
+    numbers = {name: float(entry[name]) for name in ("value", "before", "after")}
+    return Expected(name=str(entry["name"]), unit=str(entry["unit"]), **numbers)
+
+
+def load_design(path: str | Path) -> Design:
+    """The Design in a file that `surefoot excite`, `Design.save` or `write_trajectory` wrote."""
+    try:
+        return Design.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the trajectory '{path}': {error}") from None
 
 
 # -------------------------------------------------------------------- was the prediction right?
 
 
-class Fitted(Protocol):
-    """What `check_prediction` reads of a Fit."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Scalars, ("kd[FL_calf]", ...)."""
-        ...
-
-    @property
-    def values(self) -> np.ndarray:
-        """Their values (d,)."""
-        ...
-
-    @property
-    def std(self) -> np.ndarray:
-        """Their honest standard deviations (d,)."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """One scalar: what was expected of a motion and what a fit of it found.
+    """One scalar: what was expected of a motion and what a fit of its recording found, in the scalar's unit.
 
     Attributes:
-        expected: what the design said.
+        name, unit: of the scalar.
+        believed, before: what was believed of it before the motion, and its standard deviation.
+        after: the standard deviation that was expected after it.
         value, std: what the fit says.
-        shift: |value − what was believed| in standard deviations of what was believed.
-        ratio: std of the fit over the expected one.
-        verdict: "as expected", "learned less", "learned more" or "belief was wrong".
+        within: whether the value lies within what was believed, |value - believed| <= surprise · √(before² + std²).
+        verdict: "as expected", "learned less", "learned more", "at a bound" or "belief was wrong".
     """
 
-    expected: Expected
+    name: str
+    unit: str
+    believed: float
+    before: float
+    after: float
     value: float
     std: float
-    shift: float
-    ratio: float
+    within: bool
     verdict: str
 
     @property
     def sentence(self) -> str:
         """One line for people."""
-        x, unit = self.expected, "" if self.expected.unit == "1" else f" {self.expected.unit}"
-        said = (
-            f"{x.name}: expected ±{x.before:.2g} -> ±{x.after:.2g}{unit}, found {self.value:.4g} ±{self.std:.2g}{unit}"
-        )
-        return f"{said}: {self.verdict}"
+        unit = "" if self.unit == "1" else f" {self.unit}"
+        expected = f"expected ±{self.before:.2g} -> ±{self.after:.2g}{unit}"
+        wrong = "" if self.within else f", which was {self.believed:.4g} ±{self.before:.2g}{unit}"
+        return f"{self.name}: {expected}, found {self.value:.4g} ±{self.std:.2g}{unit}: {self.verdict}{wrong}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, the sentence with them."""
+        return {**vars(self), "sentence": self.sentence}
 
 
-def check_prediction(design: Design, fit: Fitted, *, factor: float = 2.0, surprise: float = 4.0) -> tuple[Checked, ...]:
+def check_prediction(
+    design: Mapping[str, Any] | Design, fit: "Fit", *, factor: float = 2.0, surprise: float = 4.0
+) -> tuple[Checked, ...]:
     """Compare what a motion was expected to teach with what a fit of its recording found, for the scalars both know.
 
+    The fit must have known what the design knew: where the design began with a fit, its recordings are fitted together with the new one.
+
     Args:
-        design: the motion and its prediction.
+        design: the motion and its prediction: a Design, or its plain values as `excite` writes them.
         fit: of the recording.
         factor: how far the found standard deviation may be from the expected one, either way.
-        surprise: shift, in standard deviations believed before, from which the belief itself was wrong.
+        surprise: difference of values, in standard deviations of both together, from which the belief itself was wrong.
     """
-    found = []
-    for x in design.expected:
-        if x.name not in fit.names:
-            continue
-        i = fit.names.index(x.name)
-        value, std = float(fit.values[i]), float(fit.std[i])
-        shift, ratio = abs(value - x.value) / max(x.before, 1e-300), std / max(x.after, 1e-300)
-        verdict = "as expected"
-        if shift > surprise:
-            verdict = "belief was wrong"
-        elif ratio > factor:
-            verdict = "learned less"
-        elif ratio < 1.0 / factor and x.taught:
-            verdict = "learned more"
-        found.append(Checked(expected=x, value=value, std=std, shift=shift, ratio=ratio, verdict=verdict))
+    made = design if isinstance(design, Design) else Design.from_dict(design)
+    names = [x.name for x in made.expected]
+    if not names:
+        raise InputError("this motion says nothing of what it should teach: make it anew with `surefoot excite`")
+    theirs = str(fit.provenance.get("robot", made.robot))
+    if made.robot not in (theirs, theirs.removesuffix("_suspended").removesuffix("_hung")):
+        raise InputError(
+            f"the motion was designed for {made.robot}, the fit is of {theirs}: check a fit of {made.robot}"
+        )
+    found = tuple(_checked(x, fit, factor, surprise) for x in made.expected if x.name in fit.names)
     if not found:
         raise InputError(
-            f"the motion was designed for {', '.join(x.name for x in design.expected)}, the fit is about "
-            f"{', '.join(fit.names)}: they have nothing in common"
+            f"the motion was designed for {', '.join(names)}, the fit is about {', '.join(fit.names)}: "
+            "they have nothing in common, fit what the motion was designed for"
         )
-    return tuple(found)
+    return found
+
+
+def _checked(x: Expected, fit: "Fit", factor: float, surprise: float) -> Checked:
+    i = fit.names.index(x.name)
+    value, std = float(fit.values[i]), float(fit.std[i])
+    within = abs(value - x.value) <= surprise * math.hypot(x.before, std)
+    ratio = std / max(x.after, 1e-300)
+    if not within:
+        verdict = "belief was wrong"
+    elif x.name in fit.at_bound:
+        verdict = "at a bound"
+    elif ratio > factor:
+        verdict = "learned less"
+    else:
+        verdict = "learned more" if ratio < 1.0 / factor and x.taught else "as expected"
+    return Checked(
+        name=x.name, unit=x.unit, believed=x.value, before=x.before, after=x.after, value=value, std=std, within=within, verdict=verdict
+    )  # fmt: skip
+
+
+def checked_table(rows: Sequence[Checked]) -> str:
+    """What was expected and what was found as a table, a line a scalar."""
+    cells = [("param", "believed", "±", "expected ±", "found", "found ±", "unit", "")]
+    for x in rows:
+        numbers = (f"{x.believed:.4g}", f"{x.before:.2g}", f"{x.after:.2g}", f"{x.value:.4g}", f"{x.std:.2g}")
+        cells.append((x.name, *numbers, x.unit, x.verdict))
+    return aligned(cells)

@@ -186,15 +186,21 @@ def excite(
         raise InputError(
             f"a motion needs at least {4 * sim.control_dt:g} s ({sim.robot.name}'s control period times 4), got {seconds!r}"
         )
+    if not sim.command_names:
+        raise InputError(
+            f"{sim.robot.name} has no motors, so no motion of its own can teach anything: push or throw it, and record that"
+        )
+    if not (np.isfinite(window) and window > 0):
+        raise InputError(
+            f"window={window!r} must be a number of seconds above zero: the length of the windows of the fit"
+        )
     beliefs = Beliefs(sim, belief, only, effort.samples, seed)
     noise = noise or sensor_noise_of(sim, inflation=USUAL, drift=DRIFT)
     lens = Lens(names=beliefs.names, noise=noise, window=min(window, seconds))
     judge = Judge(sim, Information(sim, lens), beliefs, limits or usual_limits(sim, beliefs.names), effort)
     grid = judge.grid(seconds)
-    trials = [best_motion(judge.trials, effort, FAMILIES[name], grid, seed, say) for name in effort.families]
-    trials += judge.trials("usual", np.stack([usual_chirp(grid), usual_multi_sine(grid)]))
-    scores = {t.family: max(x.score for x in trials if x.family == t.family) for t in trials}
-    best = climbed(judge.trials, effort, max(trials, key=lambda t: t.score), grid, seed, say)
+    usual = {"usual": np.stack([usual_chirp(grid), usual_multi_sine(grid)])}
+    best, scores = searched(judge.trials, effort, grid, usual=usual, seed=seed, say=say)
     if not best.scale > 0.0:
         raise InputError(
             f"no motion of {sim.robot.name} keeps the limits, not even at {SCALES[-1]:g} of the amplitude: widen them, or narrow "
@@ -328,6 +334,22 @@ def robot_name(sim: Sim) -> str:
 def setting_of(sim: Sim) -> str:
     """How the robot must be set up: "air" on a stand, "standing" on its feet, "fixed" to its place."""
     return "air" if sim.robot.fixed is not None else "standing" if sim.robot.base is not None else "fixed"
+
+
+def searched(
+    judge: Callable[[str, np.ndarray], list[Trial]],
+    effort: Effort,
+    grid: Grid,
+    *,
+    usual: Mapping[str, np.ndarray],
+    seed: int,
+    say: Callable[[str], None],
+) -> tuple[Trial, dict[str, float]]:
+    """The best motion of all families and of what is usually done (unit motions by name), climbed from; and each one's best score."""
+    trials = [best_motion(judge, effort, FAMILIES[name], grid, seed, say) for name in effort.families]
+    trials += [trial for name, motions in usual.items() for trial in judge(name, motions)]
+    scores = {t.family: max(x.score for x in trials if x.family == t.family) for t in trials}
+    return climbed(judge, effort, max(trials, key=lambda t: t.score), grid, seed, say), scores
 
 
 def climbed(

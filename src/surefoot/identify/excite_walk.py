@@ -15,16 +15,16 @@ import numpy as np
 
 from surefoot.errors import InputError
 from surefoot.identify.design import Design, Motion
-from surefoot.identify.excitations import FAMILIES, Grid
+from surefoot.identify.excitations import Grid
 from surefoot.identify.excite import (
     DRIFT,
     USUAL,
     Beliefs,
     Effort,
     Trial,
-    best_motion,
     design_of,
     refuse_strap,
+    searched,
     usual_limits,
 )
 from surefoot.identify.excite_limits import Limits
@@ -118,7 +118,8 @@ class WalkJudge:
             walked = walk(self.sim, self.walker, np.repeat(asked, s, axis=0), rows)
             good = (self.limits.excess(self.sim, walked.states).reshape(len(open_), s) <= 0.0).all(1)
             for i in np.flatnonzero(good):
-                found[int(open_[i])] = self._judged(family, asked[i], walked, slice(i * s, (i + 1) * s), scale)
+                k = int(open_[i])
+                found[k] = self._judged(family, (asked[i], motions[k]), walked, slice(i * s, (i + 1) * s), scale)
             open_ = open_[~good]
             if not len(open_):
                 break
@@ -133,12 +134,20 @@ class WalkJudge:
         )
         return [found.get(i, nothing) for i in range(len(motions))]
 
-    def _judged(self, family: str, asked: np.ndarray, walked: Walked, rows: slice, scale: float) -> Trial:
-        s = rows.stop - rows.start
+    def _judged(
+        self, family: str, what: tuple[np.ndarray, np.ndarray], walked: Walked, rows: slice, scale: float
+    ) -> Trial:
+        (asked, motion), s = what, rows.stop - rows.start
         starts = {name: value[rows, :: self.every] for name, value in walked.states.items()}
         information = self.information.along(walked.u[rows], np.arange(s), self.beliefs.e, np.arange(s), starts)
         score = float(self.beliefs.score(information[None], self.effort.criterion)[0])
-        return Trial(family=family, u=asked, motion=asked, scale=scale, score=score, information=information)
+        return Trial(family=family, u=asked, motion=motion, scale=scale, score=score, information=information)
+
+
+def constants(grid: Grid) -> np.ndarray:
+    """What is usually asked for, as unit motions: the most of each command alone, and of all together, (commands + 1, steps, commands)."""
+    held = np.concatenate([np.eye(grid.motors), np.ones((1, grid.motors))])
+    return np.repeat(held[:, None], grid.steps, axis=1)
 
 
 def excite_walking(
@@ -176,7 +185,7 @@ def excite_walking(
     if not walker.commands:
         raise InputError("this policy takes no commands: there is nothing to ask of it")
     effort, say = (
-        effort or Effort(families=("spline",), population=8, rounds=3, elite=3, samples=2),
+        effort or Effort(families=("spline",), population=8, rounds=3, elite=3, samples=2, climbs=3),
         say or (lambda _line: None),
     )
     beliefs = Beliefs(sim, belief, only, effort.samples, seed)
@@ -192,13 +201,9 @@ def excite_walking(
     )
     information = Information(sim, lens)
     judge = WalkJudge(sim, walker, information, beliefs, limits or balance, effort)
-    grid, scores = judge.grid(seconds), {}
-    best: Trial | None = None
-    for name in effort.families:
-        found = best_motion(judge.trials, effort, FAMILIES[name], grid, seed, say)
-        scores[name] = found.score
-        best = found if best is None or found.score > best.score else best
-    assert best is not None
+    grid = judge.grid(seconds)
+    usual = {"constant commands": constants(grid)}
+    best, scores = searched(judge.trials, effort, grid, usual=usual, seed=seed, say=say)
     if not best.scale > 0.0:
         raise InputError(
             "the policy falls in some believed world whatever it is asked: narrow what is believed, or stand still"

@@ -18,7 +18,7 @@ from scipy.stats import truncnorm
 
 from surefoot.errors import InputError
 from surefoot.files import write_text
-from surefoot.identify.coordinates import packed, shares, slopes
+from surefoot.identify.coordinates import shares, slopes
 from surefoot.logs import Log
 from surefoot.params import E, Params, Prior
 from surefoot.params.prior_file import schema_from_dict, schema_to_dict
@@ -103,8 +103,9 @@ class Fit:
         misfit: patterns left in the residuals.
         scores: errors before and after, on fitted and held-out windows.
         runs: values of the recordings where Params are apart; `values` then hold their mean, with the width of a recording yet to be made.
+        known: Params that were given to the fit instead of fitted, bound with the values they were given; None where none was.
         mode: "simulation" or "inverse dynamics".
-        provenance: hashes of the logs, seed, versions, settings.
+        provenance: hashes of the logs, seed, versions, the settings of the fit, and "notes": what to know before it is trusted.
     """
 
     params: Params
@@ -117,6 +118,7 @@ class Fit:
     misfit: tuple[Misfit, ...] = ()
     scores: tuple[Score, ...] = ()
     runs: tuple[Run, ...] = ()
+    known: Params | None = None
     mode: str = "simulation"
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -152,8 +154,9 @@ class Fit:
 
     @property
     def e(self) -> E:
-        """The best values as an e of one world."""
-        return self.params.unflatten(self.values)
+        """The best values as an e of one world, with those it was given."""
+        given = {} if self.known is None else self.known.nominal_e(1)
+        return {**given, **self.params.unflatten(self.values)}
 
     def e_in(self, log: Log) -> E:
         """The best values in one of the fitted recordings: its own, where Params are apart."""
@@ -184,7 +187,7 @@ class Fit:
     @property
     def position(self) -> np.ndarray:
         """Best values as positions between the bounds, (d,)."""
-        return shares(self.params, self.e)[0]
+        return shares(self.params, self.params.unflatten(self.values))[0]
 
     @property
     def std(self) -> np.ndarray:
@@ -210,8 +213,12 @@ class Fit:
 
     @cached_property
     def posterior(self) -> Prior:
-        """p(e | logs) of the fitted Params: normal in packed coordinates."""
-        return Prior.gaussian(self.params, *self._packed)
+        """p(e | logs): normal in packed coordinates for the fitted Params, the value itself for those that were given."""
+        if self.known is None:
+            return Prior.gaussian(self.params, *self._packed)
+        schema, known = _joined(self.params, self.known), self.known.nominal_e(1)
+        normal = Prior.gaussian(schema, *self._packed, list(self.params))
+        return normal.condition({name: value[0] for name, value in known.items()})
 
     def within(self, prior: Prior) -> Prior:
         """`prior` with what is now known: the posterior of the fitted Params, the rest as it was."""
@@ -220,7 +227,11 @@ class Fit:
             raise InputError(
                 f"the prior does not hold {', '.join(missing)}, which were fitted: give one over sim.params"
             )
-        return Prior(params=prior.params, product=prior.product.with_pieces(self.posterior.product.pieces))
+        found = Prior.gaussian(self.params, *self._packed)
+        whole = Prior(params=prior.params, product=prior.product.with_pieces(found.product.pieces))
+        given = {} if self.known is None else self.known.nominal_e(1)
+        inside = {name: value[0] for name, value in given.items() if name in prior.params}
+        return whole.condition(inside) if inside else whole
 
     # ---------------------------------------------------------------- files
 
@@ -233,6 +244,8 @@ class Fit:
             "at_bound": list(self.at_bound),
             "provenance": dict(self.provenance),
         }
+        if self.known is not None:
+            out["known"] = schema_to_dict(self.known)
         for name in ("unidentified", "misfit", "scores", "runs"):
             out[name] = [{f.name: getattr(x, f.name) for f in fields(x)} for x in getattr(self, name)]
         return json.loads(json.dumps(out))
@@ -251,6 +264,7 @@ class Fit:
                 shape = (params.d,) * axes
                 if arrays[name].shape != shape:
                     raise InputError(f"a fit's '{name}' must have shape {shape}, got {arrays[name].shape}")
+            _check_numbers(params, arrays)
             lists = {
                 "unidentified": tuple(Confounded(**{**x, "names": tuple(x["names"])}) for x in data["unidentified"]),
                 "misfit": tuple(Misfit(**x) for x in data["misfit"]),
@@ -259,9 +273,12 @@ class Fit:
             }
             return cls(
                 params=params, **arrays, **lists, freedom=_freedom(data["freedom"], params.d), at_bound=tuple(data["at_bound"]),
+                known=schema_from_dict(data["known"]) if "known" in data else None,
                 mode=str(data["mode"]), provenance=dict(data["provenance"]),
             )  # fmt: skip
-        except (KeyError, TypeError, AttributeError) as error:
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"a fit's data is incomplete or wrong: {error}") from None
 
     def save(self, path: str | Path) -> Path:
@@ -283,11 +300,25 @@ class Fit:
         return fit_table(self)
 
 
+def _check_numbers(params: Params, arrays: Mapping[str, np.ndarray]) -> None:
+    """A fit's numbers must be ones that a fit can have."""
+    values, low, high = arrays["values"], params.low, params.high
+    slack = 1e-9 * (high - low)
+    outside = np.flatnonzero(~((values >= low - slack) & (values <= high + slack)))
+    if len(outside):
+        i = int(outside[0])
+        raise InputError(
+            f"a fit's value of {params.names[i]} must lie between its bounds {low[i]:g} and {high[i]:g}, got {values[i]:g}"
+        )
+    if not (np.diag(arrays["deviation"]) >= 0).all() or not (arrays["white_std"] >= 0).all():
+        raise InputError("a fit's variances must not be negative: this file was changed, fit anew")
+
+
 def _freedom(value: Any, d: int) -> float | np.ndarray:
-    if not isinstance(value, list):
+    if isinstance(value, int | float):
         return float(value)
-    if len(value) != d:
-        raise InputError(f"a fit's 'freedom' must be a number or {d} of them, got {len(value)}")
+    if not isinstance(value, list) or len(value) != d:
+        raise InputError(f"a fit's 'freedom' must be a number or a list of {d}, got {value!r}")
     return np.array(value, float)
 
 
@@ -327,16 +358,12 @@ def packed_belief(params: Params, values: np.ndarray, covariance: np.ndarray) ->
     return np.where(narrow, near[0], z[0.5]), _definite(covariance * np.outer(ratio, ratio))
 
 
-def packed_normal(s: np.ndarray, deviation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same for positions s (d,) between the bounds with covariance `deviation`, whatever the scale of the scalars."""
-    sd = np.maximum(np.sqrt(np.diag(deviation)), 1e-12)
-    low, middle, high = (truncnorm.ppf(p, -s / sd, (1 - s) / sd, loc=s, scale=sd) for p in (0.05, 0.5, 0.95))
-    inside = np.clip(s, 1e-9, 1 - 1e-9)
-    wide = (packed(np.clip(high, 2e-9, 1 - 1e-9)) - packed(np.clip(low, 1e-9, 1 - 2e-9))) / (2 * 1.6448536269514722)
-    narrow = sd < 1e-3 * np.minimum(inside, 1 - inside)
-    ratio = np.where(narrow, 1 / (inside * (1 - inside)), wide / sd)
-    mean = np.where(narrow, packed(inside), packed(np.clip(middle, 1e-9, 1 - 1e-9)))
-    return mean, _definite(deviation * np.outer(ratio, ratio))
+def _joined(first: Params, second: Params) -> Params:
+    """Both schemas in one, bound as they are."""
+    nominal = {**first.nominal_e(1), **second.nominal_e(1)}
+    return Params(**{**dict(first), **dict(second)}).bind(
+        {**first.elements, **second.elements}, {name: value[0] for name, value in nominal.items()}
+    )
 
 
 def _definite(covariance: np.ndarray) -> np.ndarray:

@@ -73,14 +73,26 @@ def fit_table(fit: "Fit") -> str:
     if fit.scores:
         lines.append(aligned(_summed(fit)))
     lines += [f"misfit: {sentence}" for sentence in misfit_lines(fit)]
+    lines += [f"note: {sentence}" for sentence in notes_of(fit)]
     return "\n".join(lines)
 
 
+def notes_of(fit: "Fit") -> list[str]:
+    """What to know before the fit is trusted: what was not judged, and where held-out errors grew."""
+    out = [str(note) for note in fit.provenance.get("notes", ())]
+    worse = [s for s in fit.scores if s.windows == "held out" and s.after > max(s.before, 2 * s.floor)]
+    if worse:
+        names = ", ".join(f"{s.column} {s.before:.3g} -> {s.after:.3g} {s.unit}" for s in worse[:4])
+        more = f" and {len(worse) - 4} more" if len(worse) > 4 else ""
+        out.append(f"on held-out windows the fitted values are worse than the nominal ones: {names}{more}")
+    return out
+
+
 def misfit_lines(fit: "Fit", most: int = 6) -> list[str]:
-    """The patterns in words, those of one kind together where several columns show it."""
+    """The patterns in words, those of one kind and channel together where several columns show it."""
     out = []
-    for kind in dict.fromkeys(m.kind for m in fit.misfit):
-        some = [m for m in fit.misfit if m.kind == kind]
+    for kind, channel in dict.fromkeys((m.kind, m.channel) for m in fit.misfit):
+        some = [m for m in fit.misfit if (m.kind, m.channel) == (kind, channel)]
         others = [m.column for m in some[1:]]
         shown = ", ".join(others[:most]) + (f" and {len(others) - most} more" if len(others) > most else "")
         out.append(some[0].sentence + (f"; likewise {shown}" if others else ""))

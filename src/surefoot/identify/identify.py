@@ -25,12 +25,13 @@ from surefoot.identify.rugged import search
 from surefoot.identify.solve import MOST, Solution, settle, solve
 from surefoot.identify.windows import cut
 from surefoot.logs import Log
-from surefoot.params import Prior
+from surefoot.params import Params, Prior
 from surefoot.sim import Sim
 from surefoot.versions import versions_of
 
 FAR = 0.3
 """Share of the motion within the windows from which a replay counts as far away."""
+UNFINISHED = "the iterations had not come to rest after {} linearisations: values may still move, allow more of them"
 DRAWS_PER_START = 16
 """Draws from the prior that are tried for each further start."""
 
@@ -52,6 +53,7 @@ def identify(
     begin: Mapping[str, Any] | None = None,
     fixed: Mapping[str, Any] | None = None,
     apart: Sequence[str] = (),
+    stated: Sequence[Mapping[str, Any]] | None = None,
     hold: tuple[str, ...] = (),
     most: int = MOST,
     jumps: bool = True,
@@ -77,16 +79,28 @@ def identify(
         fixed: values of Params that are not fitted, an e of one world; nominal values when None.
         apart: names of fitted Params with a value of their own in every log, such as an encoder's zero that is set by hand: `fit.runs`
             holds them, `fit.e` their mean, and `fit.posterior` what the next recording may have.
+        stated: for each log, and each that only judges, values of Params that are not fitted and differ between logs: its gains.
         hold: actuators the logs have no command for, kept at their default pose.
         most: linearisations at most, of each start; a robot on its feet takes more than one that is bolted down.
         jumps: look for a better minimum beside the one that was found, where noise and not the model limits the fit: see hops.py.
         seed: of the starts and of CMA-ES.
         say: told progress, one line a call.
     """
+    if int(seed) < 0:
+        raise InputError(f"seed={seed} must not be negative")
     logs = (logs,) if isinstance(logs, Log) else tuple(logs)
     windows = cut(sim, logs, channels=channels, window=window, stride=stride, held_out=held_out)
     problem = Problem(
-        sim, windows, only=only, prior=prior, start=start, robust=robust, hold=hold, fixed=fixed, apart=apart
+        sim,
+        windows,
+        only=only,
+        prior=prior,
+        start=start,
+        robust=robust,
+        hold=hold,
+        fixed=fixed,
+        apart=apart,
+        stated=stated,
     )
     if say:
         say(f"{len(problem.rows)} windows of {windows.windows[0].stop - windows.windows[0].start:.3g} s, "
@@ -97,11 +111,18 @@ def identify(
     solution = best_solution(problem, first, starts=starts, rugged=rugged, most=most, seed=seed, say=say)
     if jumps:
         solution = hop(problem, solution, say)
-    return summary(problem, solution, seed=seed)
+    return summary(problem, solution, seed=seed, settings={
+        "window": window, "stride": stride, "held_out": held_out if isinstance(held_out, int | float) else len(held_out), "start": start,
+        "robust": robust, "starts": starts, "rugged": rugged, "hold": list(hold), "most": most, "jumps": jumps, "prior": prior is not None,
+        "stated": {name: v.tolist() for name, v in problem.stated.items()},
+    })  # fmt: skip
 
 
 def far(problem: Problem, s: np.ndarray) -> bool:
-    """Whether the replay at s misses much of the motion within the windows: then derivatives mislead over a whole window."""
+    """Whether the replay at s misses much of the motion within the windows: then derivatives mislead over a whole window.
+
+    What the sensors' own noise makes of a joint at rest is no motion and no miss.
+    """
     rows, column = problem.rows, problem.rollouts.column
     y, seen = problem.rollouts.y[rows], problem.rollouts.seen[rows]
     gap = np.nan_to_num(y - problem.predict(s, rows)[0], nan=1e9, posinf=1e9, neginf=-1e9)
@@ -109,7 +130,9 @@ def far(problem: Problem, s: np.ndarray) -> bool:
         here = seen & (column == i)
         middle = np.where(here, y, 0.0).sum(1) / np.maximum(here.sum(1), 1)
         motion = np.where(here, y - middle[:, None], 0.0)
-        if np.sqrt((np.where(here, gap, 0.0) ** 2).sum()) > FAR * np.sqrt((motion**2).sum()):
+        noise = float(here.sum()) * problem.floor[i] ** 2
+        missed, moved = (max(float((np.where(here, x, 0.0) ** 2).sum()) - noise, 0.0) for x in (gap, motion))
+        if missed > max(FAR**2 * moved, noise):
             return True
     return False
 
@@ -164,7 +187,7 @@ def _solved(
     return float(solution.cost + 2 * (counts * np.log(problem.sigma)).sum()), solution, problem.sigma.copy()
 
 
-def summary(problem: Problem, solution: Solution, *, seed: int = 0) -> Fit:
+def summary(problem: Problem, solution: Solution, *, seed: int = 0, settings: Mapping[str, Any] | None = None) -> Fit:
     """Everything that a Fit says about a solution."""
     s = solution.s
     linear = problem.linearise(s, solution.offsets, keep=True)
@@ -184,12 +207,25 @@ def summary(problem: Problem, solution: Solution, *, seed: int = 0) -> Fit:
         freedom=wide.freedom,
         unidentified=unidentified(problem.params, wide.data, pull.covariance),
         at_bound=at_bound,
-        misfit=patterns(problem, linear.r),
+        misfit=patterns(problem, linear, s, solution.offsets),
         scores=scores(problem, solution),
+        known=known_of(problem),
         mode="simulation",
-        provenance=provenance(problem, solution, seed),
+        provenance={**provenance(problem, solution, seed), "settings": dict(settings or {})},
     )
     return problem.apart.gathered(found, problem.windows.logs)
+
+
+def known_of(problem: Problem) -> Params | None:
+    """The Params whose values were given, bound with these; None where none was."""
+    if not problem.fixed:
+        return None
+    schema, values = problem.sim.params.only(*problem.fixed), {name: v[0] for name, v in problem.fixed.items()}
+    held = {
+        name: replace(p, nominal=None, low=min(p.low, float(np.min(v))), high=max(p.high, float(np.max(v))))
+        for (name, p), v in zip(schema.items(), values.values(), strict=True)
+    }
+    return Params(**held).bind(schema.elements, values)
 
 
 def scores(problem: Problem, solution: Solution) -> tuple[Score, ...]:
@@ -236,6 +272,7 @@ def provenance(problem: Problem, solution: Solution, seed: int) -> dict[str, Any
         "sigma": problem.sigma.tolist(),
         "iterations": solution.iterations,
         "converged": solution.converged,
+        "notes": [*windows.notes, *([] if solution.converged else [UNFINISHED.format(solution.iterations)])],
         "seed": seed,
         "versions": versions_of(),
     }

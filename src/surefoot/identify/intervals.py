@@ -7,7 +7,8 @@
 
 Neighbouring blocks that err alike widen V by Bartlett weights (HAC). Intervals use Student's t; where few blocks carry most of
 the information on a scalar, as the fast part of a chirp does, its degrees of freedom are those few (see `freedom`).
-Directions that the data say nothing about keep the width of the prior: (V⁻¹ + prior⁻¹)⁻¹.
+S, u and V are those of the data alone. What was believed before comes in once, at the end: (V⁻¹ + prior⁻¹)⁻¹; directions that the
+data say nothing about keep its width.
 """
 
 from dataclasses import dataclass
@@ -56,34 +57,35 @@ def spread(problem: Problem, linear: Linear, s: np.ndarray, offsets: np.ndarray)
     pull, d = problem.pull, problem.d
     count = problem.count
     noise = float((weight * linear.r**2).sum() / max(count - d - problem.nx * len(problem.rows), 1))
-    total = reduced.s + pull.precision
-    # At a bound the scores do not add up to nothing; their scatter still says how far the fit would move.
-    pushed = _pushed(problem, s, reduced.g)
-    score[:, pushed] -= score[:, pushed].mean(0)
+    total = reduced.s
+    # At a bound, or against a belief, the scores do not add up to nothing; their scatter still says how far the fit would move.
+    leant = _pushed(problem, s, reduced.g) | pull.precision.any(1)
+    score[:, leant] -= score[:, leant].mean(0)
     ridge, groups = NOTHING * np.eye(d), len(score)
     moved = np.array([np.linalg.solve(total - part + ridge, u) for part, u in zip(info, score, strict=True)])
     inverse = np.linalg.inv(total + ridge)
     lags = parts if parts > 1 else None
     data = (groups - 1) / groups * neighbours(moved, lags) + inverse @ ridge @ inverse
-    white = noise * inverse
+    white = noise * inverse * problem.windows.overlap
     honest, white = (_with_prior(v, pull.covariance) for v in (data, white))
-    # Where a fit ends in a direction without information is chance: the belief's own centre is as likely.
-    away = honest @ np.linalg.solve(pull.covariance, np.clip(pull.mean, pull.low, pull.high) - s)
+    # Where a fit ends in a direction without information is chance: the centre of a belief that did not pull is as likely.
+    flat = np.linalg.inv(pull.covariance) - pull.precision
+    away = honest @ flat @ (np.clip(pull.mean, pull.low, pull.high) - s)
     honest = honest + np.outer(away, away)
-    return Spread(honest=honest, white=white, data=data, freedom=freedom(inverse, info, parts))
+    return Spread(honest=honest, white=white, data=data, freedom=freedom(inverse, info, parts, problem.windows.overlap))
 
 
-def freedom(inverse: np.ndarray, info: np.ndarray, parts: int) -> np.ndarray:
+def freedom(inverse: np.ndarray, info: np.ndarray, parts: int, overlap: float = 1.0) -> np.ndarray:
     """Degrees of freedom of every scalar, (d,): blocks that its information is spread over, less one.
 
         λ_b = (S⁻¹ S_b S⁻¹)_ii / Σ_b ...        G_i = 1 / Σ_b λ_b²
 
-    Of blocks that hang together (`parts` > 1) two count as one.
+    Of blocks that hang together (`parts` > 1) two count as one, and windows that overlap count as the time they see.
     """
     shares = np.einsum("ij,bjk,ki->bi", inverse, info, inverse)
     shares = np.maximum(shares, 0.0)
     shares = np.clip(shares / np.maximum(shares.sum(0), 1e-300), 0.0, 1.0)
-    return np.maximum(1.0 / np.maximum((shares**2).sum(0), 1e-12) / min(parts, 2) - 1.0, 1.0)
+    return np.maximum(1.0 / np.maximum((shares**2).sum(0), 1e-12) / min(parts, 2) / overlap - 1.0, 1.0)
 
 
 def _with_prior(data: np.ndarray, prior: np.ndarray) -> np.ndarray:

@@ -8,19 +8,21 @@ start for the simulation mode, whose parameters are those that predict best. The
     fit = identify_inverse(sim, log, only=["mass", "damping", "coulomb"])
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from surefoot.errors import InputError, choose
 from surefoot.identify.coordinates import natural, shares, slopes
 from surefoot.identify.fit import Fit, Score
-from surefoot.identify.identifiable import unidentified
+from surefoot.identify.identifiable import kinds_by_label, unidentified
 from surefoot.identify.intervals import neighbours
 from surefoot.identify.inverse_direction import direction_misfits
+from surefoot.identify.inverse_given import given_e, given_logs, given_names, positive, refuse_unknown, whole
 from surefoot.identify.inverse_motion import Motion, motion
-from surefoot.identify.inverse_torque import EquationError
+from surefoot.identify.inverse_torque import EquationError, refuse
 from surefoot.identify.pull import Pull, pull_of
 from surefoot.identify.solve import box_step
 from surefoot.logs import Log
@@ -40,6 +42,11 @@ NEAR_STOP = 0.01
 """Of a joint's range: nearer to its end the stop may push."""
 LINEAR = 1e-3
 """Of the error's root mean square: how far it may turn out from what the derivatives foretold."""
+MOST = 30
+"""Steps of a fit at most; what is linear takes three, delays and limits take more."""
+UNFINISHED = (
+    f"after {MOST} steps the values had not come to rest: fit fewer Params, or begin with better nominal values"
+)
 GAINS = ("strength", "torque_constant", "resistance", "kp")
 """Kinds that scale the motors' torque."""
 TORQUES = ("command", "measured")
@@ -74,18 +81,26 @@ class InverseProblem:
         self.error, self.motions, self.params, self.pull, self.fixed = error, tuple(motions), params, pull, fixed
         self.sim = error.sim
         self.sigma = np.ones(len(self.sim.robot.joints))
+        ends = np.array([error.stops(self.e_of(s)) for s in (pull.low, pull.high)])  # (2, 2, joints)
+        self._low, self._high = ends[:, 0].max(0), ends[:, 1].min(0)
         self._masks = [self.usable(m) for m in self.motions]
+        if not any(mask.any() for mask in self._masks):
+            raise InputError("no joint moves in these logs, or only near its stops: give logs of a moving robot")
+        self._twins = self._alike()
 
     def usable(self, move: Motion) -> np.ndarray:
-        """Which kept samples of which joint obey the equation, (joints, n) bool: it moves, and is not near a stop."""
-        model, at_stop = self.sim.model, np.zeros(move.q.T.shape)
-        for k, joint in enumerate(self.sim.robot.joints):
-            row = model.joint(joint).id
-            if model.jnt_limited[row]:
-                low, high = model.jnt_range[row]
-                near = NEAR_STOP * (high - low)
-                at_stop[k] = (move.q[:, k] < low + near) | (move.q[:, k] > high - near)
-        return move.moving & (np.abs(move.thin(at_stop)) < 1e-3)
+        """Which kept samples of which joint obey the equation, (joints, n) bool: it moves, and is not near a stop under any e."""
+        near = np.where(np.isfinite(self._high), NEAR_STOP * (self._high - self._low), 0.0)
+        at_stop = (move.q < self._low + near) | (move.q > self._high - near)
+        return move.moving & (np.abs(move.thin(at_stop.T.astype(float))) < 1e-3)
+
+    def _alike(self) -> tuple[int, int] | None:
+        """Scalars of a sensor delay and a command delay that only act by their sum, as in an open-loop replay."""
+        kinds, encoders = list(kinds_by_label(self.params).values()), set(self.sim.sensors.of_kind("encoder"))
+        tied = [n for n, p in self.params.items() if p.kind == "sensor_delay" and not p.each]
+        whole = [n for n in tied if encoders <= set(self.sim.physics.slots[n].ids.tolist())]
+        both = whole and "command_delay" in kinds
+        return (kinds.index("sensor_delay"), kinds.index("command_delay")) if both else None
 
     def e_of(self, s: np.ndarray) -> E:
         """Every Param of the sim, one row, with the fitted scalars at positions s (d,)."""
@@ -122,12 +137,17 @@ class InverseProblem:
     def linearise(self, s: np.ndarray) -> Equations:
         """Errors and their derivatives at s (d,)."""
         r = self.residuals(s)
-        j = np.zeros((len(r), len(s)))
+        j, per = np.zeros((len(r), len(s))), slopes(self.params, s)
+        times = self.params._per_scalar(lambda p: p.unit == "s").astype(bool)
+        size = np.clip(np.where(times, self.sim.timestep / per, 0.0), STEP, 0.5)
         for i in range(len(s)):
-            move = STEP if s[i] < 0.5 else -STEP
+            move = size[i] if s[i] < 0.5 else -size[i]
             other = s.copy()
             other[i] += move
             j[:, i] = -(self.residuals(other) - r) / move
+        if self._twins is not None:
+            old, late = self._twins
+            j[:, old] = j[:, late] * per[old] / per[late]
         return Equations(r=r, j=j, joint=self.joint, block=self.block)
 
     def reweigh(self, equations: Equations) -> np.ndarray:
@@ -151,40 +171,58 @@ def identify_inverse(
     cutoff: float | None = None,
     every: int | None = None,
     held_out: Sequence[Log] | float = 0.25,
-    fixed: E | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    **unknown: Any,
 ) -> Fit:
     """Fit Params to logs by inverse dynamics; the robot must be bolted down and every joint measured.
 
     Args:
         sim: robot and Params; its own worlds are not touched.
         logs: need joint_pos, and the command or joint_torque.
-        only: names of the Params to fit; None takes all of sim.params.
+        only: names of the Params to fit; None takes all of sim.params that are not fixed.
         prior: what is believed before; None: anything between the bounds.
         torque: "command" lets the model's motors turn the command into torque, "measured" takes `joint_torque`.
         cutoff: of the filter on the positions [Hz]; a tenth of the sampling rate when None.
         every: keep one equation of so many; None leaves a rate of `cutoff`.
         held_out: logs that only judge, or the share of every log (its end) that does.
         fixed: values of Params that are not fitted, an e of one world; nominal ones when None.
+        unknown: nothing else is taken; a wrong name is told with the nearest right one.
     """
-    logs = (logs,) if isinstance(logs, Log) else tuple(logs)
+    refuse_unknown("identify_inverse", unknown, identify_inverse)
+    logs = given_logs("logs", logs)
     if not logs:
         raise InputError("there is no log to fit to: give at least one")
     measured = choose(torque, TORQUES, "a source of torque") == "measured"
-    names = list(sim.params) if only is None else ([only] if isinstance(only, str) else list(only))
-    if not names:
-        raise InputError("there is nothing to fit: name at least one Param of this sim")
-    params = sim.params.only(*names)
+    known = given_e("fixed", fixed, sim)
+    params = sim.params.only(*given_names(sim, only, known))
+    settings = {"cutoff": positive("cutoff", cutoff), "every": whole("every", every), "measured": measured}
+    judged = held_out if isinstance(held_out, int | float) else given_logs("held_out", held_out)
+    if prior is not None and not isinstance(prior, Prior):
+        raise InputError(f"prior is a {type(prior).__name__}: give a Prior, such as sim.params.prior()")
     error = EquationError(sim, measured=measured)
+    given = {**sim.params.nominal_e(1), **known}
+    refuse(sim, params, given, measured=measured)
     _refuse_nothing(sim, params, measured)
-    settings = {"cutoff": cutoff, "every": every, "measured": measured}
-    seen, judges = _split(sim, logs, held_out, settings)
-    given = {**sim.params.nominal_e(1), **(sim.params.check(fixed, 1) if fixed else {})}
-    problem = InverseProblem(error, seen, params, fixed=given, pull=pull_of(params, prior))
+    seen, judges = _split(sim, logs, judged, settings)
     if measured and not np.isfinite(np.concatenate([m.torque for m in (*seen, *judges)])).all():
         raise InputError("torque='measured' needs 'joint_torque' of every joint in every log: use torque='command'")
+    problem = InverseProblem(error, seen, params, fixed=given, pull=pull_of(params, prior))
     s = np.clip(shares(params, params.nominal_e(1))[0], problem.pull.low, problem.pull.high)
     s, equations, rounds = _solved(problem, s)
-    return _summary(problem, s, equations, judges, logs, rounds)
+    fit = _summary(problem, s, equations, judges, logs, rounds)
+    return replace(fit, known=_known(sim, {name: v for name, v in known.items() if name not in params}))
+
+
+def _known(sim: Sim, given: E) -> Params | None:
+    """The Params whose values (one row) were given, bound with these; None where none was."""
+    if not given:
+        return None
+    schema = sim.params.only(*given)
+    held = {
+        name: param.replace(nominal=None, low=min(param.low, float(v.min())), high=max(param.high, float(v.max())))
+        for (name, param), v in zip(schema.items(), given.values(), strict=True)
+    }
+    return Params(**held).bind(schema.elements, {name: v[0] for name, v in given.items()})
 
 
 def _refuse_nothing(sim: Sim, params: Params, measured: bool) -> None:
@@ -220,13 +258,13 @@ def _split(
     return seen, judges
 
 
-def _solved(problem: InverseProblem, s: np.ndarray, most: int = 12) -> tuple[np.ndarray, Equations, int]:
+def _solved(problem: InverseProblem, s: np.ndarray) -> tuple[np.ndarray, Equations, int]:
     """Gauss-Newton with σ estimated between the steps; s, the equations there, and how many steps it took.
 
     Where the error turns out as the derivatives foretold (it is linear in e), they are kept and one evaluation a step is enough.
     """
     equations, pull, number = problem.linearise(s), problem.pull, 0
-    while number < most:
+    while number < MOST:
         number += 1
         change = problem.reweigh(equations)
         equations = equations.scaled(change)
@@ -248,25 +286,32 @@ def _solved(problem: InverseProblem, s: np.ndarray, most: int = 12) -> tuple[np.
 def covariance(
     equations: Equations, pull: Pull, *, free: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Covariances of s: honest (jackknife over blocks with Bartlett weights, prior included), without prior, white; freedom."""
+    """Covariances of s: honest (jackknife over blocks with Bartlett weights), the same of the data alone, white; freedom.
+
+        S = Σ_b S_b,   u_b = j_bᵀ (r - j S⁻¹ jᵀ r)_b        at the optimum of the data alone, where the u_b add up to nothing
+        V = (G - 1)/G Σ_b v_b v_bᵀ,   v_b = (S - S_b)⁻¹ u_b
+
+    What was believed before comes in once, at the end: (V⁻¹ + prior⁻¹)⁻¹.
+    """
     d = equations.j.shape[1]
-    groups = np.unique(equations.block)
-    total = equations.j.T @ equations.j + pull.precision + NOTHING * np.eye(d)
+    groups, inside = np.unique(equations.block), np.ix_(free, free)
+    total = equations.j.T @ equations.j + NOTHING * np.eye(d)
+    away = np.zeros(d)
+    away[free] = np.linalg.solve(total[inside], (equations.j.T @ equations.r)[free])
+    r0 = equations.r - equations.j @ away
     moved = np.zeros((len(groups), d))
     for row, b in enumerate(groups):
         here = equations.block == b
-        j, r = equations.j[here], equations.r[here]
-        rest = (total - j.T @ j)[np.ix_(free, free)]
-        moved[row, free] = np.linalg.solve(rest, (j.T @ r)[free])
+        j = equations.j[here]
+        moved[row, free] = np.linalg.solve((total - j.T @ j)[inside], (j.T @ r0[here])[free])
     inverse = np.linalg.inv(total)
     data = (len(groups) - 1) / len(groups) * neighbours(moved) + NOTHING * inverse @ inverse
-    noise = float(equations.r @ equations.r) / max(len(equations.r) - d, 1)
-    white = noise * inverse
+    white = float(r0 @ r0) / max(len(r0) - d, 1) * inverse
     ratio = float(np.median(np.diag(data)[free] / np.diag(white)[free])) if free.any() else 9.0
     for i in np.flatnonzero(~free):  # At a bound the score does not vanish; the width is that of its neighbours.
         data[i], data[:, i] = 0.0, 0.0
         data[i, i] = white[i, i] * ratio
-    honest = np.linalg.inv(np.linalg.inv(data + 1e-18 * np.eye(d)) + np.linalg.inv(pull.covariance))
+    honest, white = (v @ np.linalg.solve(v + pull.covariance, pull.covariance) for v in (data, white))
     return 0.5 * (honest + honest.T), data, white, float(max(len(groups) - 1, 1))
 
 
@@ -299,6 +344,8 @@ def _summary(
             "torque": "measured" if problem.error.measured else "command",
             "sigma": problem.sigma.tolist(),
             "iterations": rounds,
+            "converged": rounds < MOST,
+            "notes": [UNFINISHED] if rounds == MOST else [],
             "versions": versions_of(),
         },
     )

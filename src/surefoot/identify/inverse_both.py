@@ -8,7 +8,7 @@ knows its mass some 17 times worse than the equation of motion does). So the sim
 fits the rest, from where the inverse fit ended.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,9 @@ from surefoot.errors import InputError
 from surefoot.identify.fit import Fit
 from surefoot.identify.identify import identify
 from surefoot.identify.inverse import identify_inverse
+from surefoot.identify.inverse_given import given_e, given_logs, given_names, refuse_unknown
 from surefoot.logs import Log
-from surefoot.params import E, Params
+from surefoot.params import E, Params, Prior
 from surefoot.sim import Sim
 
 APART = 2.0
@@ -36,8 +37,9 @@ class Both:
 
     @property
     def e(self) -> E:
-        """The e that predicts best: inertias by inverse dynamics, the rest by simulation; one world."""
-        return {**self.inverse.e, **self.simulation.e}
+        """The e that predicts best: inertias by inverse dynamics, the rest by simulation, and what was given; one world."""
+        b = self.simulation
+        return {**self.inverse.e, **b.params.unflatten(b.values)}
 
     @property
     def explanation(self) -> tuple[str, ...]:
@@ -73,8 +75,13 @@ def identify_both(
     logs: Log | Sequence[Log],
     *,
     only: Sequence[str] | None = None,
+    prior: Prior | None = None,
     torque: str = "command",
+    cutoff: float | None = None,
+    every: int | None = None,
     held_out: Sequence[Log] | float = 0.25,
+    begin: Mapping[str, Any] | None = None,
+    fixed: Mapping[str, Any] | None = None,
     say: Callable[[str], None] | None = None,
     **simulation: Any,
 ) -> Both:
@@ -83,23 +90,42 @@ def identify_both(
     Args:
         sim: robot and Params.
         logs: what was recorded.
-        only: names of the Params to fit; None takes all of sim.params.
-        held_out: logs that only judge, or the share of every log (its end) that does.
+        only: names of the Params to fit; None takes all of sim.params that are not fixed.
+        prior: what is believed before, by both.
         torque: as for `identify_inverse`.
+        cutoff: as for `identify_inverse` [Hz].
+        every: as for `identify_inverse`.
+        held_out: logs that only judge, or the share of every log (its end) that does.
+        begin: where the simulation begins, an e of one world; where the inverse fit ended when None.
+        fixed: values of Params that are not fitted, an e of one world; nominal ones when None.
         say: told progress, one line a call.
         simulation: further arguments of `identify` (window, stride, start, robust, ...).
     """
-    logs = (logs,) if isinstance(logs, Log) else tuple(logs)
-    names = list(sim.params) if only is None else list(only)
+    refuse_unknown("identify_both", simulation, identify, identify_both)
+    if simulation.pop("apart", ()):
+        raise InputError("apart= fits replays of each log, and inverse dynamics fits all logs as one: use identify")
+    known, first = given_e("fixed", fixed, sim), given_e("begin", begin, sim)
+    names = given_names(sim, only, known)
+    twice = [name for name in names if name in known]
+    if twice:
+        raise InputError(
+            f"'{twice[0]}' is in only= and in fixed=: a Param is fitted or known, leave it out of one of them"
+        )
     kept = inertial(sim.params.only(*names))
     rest = [name for name in names if name not in kept]
     if not rest:
         raise InputError(f"only inertias are to be fitted ({', '.join(kept)}): use identify_inverse")
-    inverse = identify_inverse(sim, logs, only=names, torque=torque, held_out=held_out)
+    logs = given_logs("logs", logs)
+    inverse = identify_inverse(
+        sim, logs, only=names, prior=prior, torque=torque, cutoff=cutoff, every=every, held_out=held_out, fixed=known
+    )  # fmt: skip
     if say:
         say(
             f"inverse dynamics: {', '.join(f'{n} {v:.4g}' for n, v in zip(inverse.names, inverse.values, strict=True))}"
         )
-    fixed = {name: inverse.e[name] for name in kept}
-    fit = identify(sim, logs, only=rest, fixed=fixed, begin=inverse.e, held_out=held_out, say=say, **simulation)
+    about = prior if prior is not None and any(name in prior.params for name in rest) else None
+    fit = identify(
+        sim, logs, only=rest, prior=about, fixed={**known, **{name: inverse.e[name] for name in kept}},
+        begin={**inverse.e, **first}, held_out=held_out, say=say, **simulation,
+    )  # fmt: skip
     return Both(inverse=inverse, simulation=fit)

@@ -1,6 +1,7 @@
 """Motion for inverse dynamics: position, velocity and acceleration of every joint from recorded positions, without phase.
 
     q̂ = Butterworth(q) forward and backward        q̇, q̈ = central differences of q̂
+    q(t) = q̂(t + age of its readings)              u(t) = mean of the held command over one sample about t - delay
     equation error -> low-pass without phase -> every n-th sample
 
 Accelerations are where noise lives: the cut-off frequency bounds it. The equation error is filtered once more and thinned, all of
@@ -11,10 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import signal
+from scipy.interpolate import CubicSpline
 
 from surefoot.errors import InputError
 from surefoot.logs import Log
 from surefoot.sim import Sim
+from surefoot.sim.commands import held_mean
 
 ORDER = 4
 """Of the Butterworth filter."""
@@ -34,9 +37,10 @@ class Motion:
 
     Attributes:
         t: times [s], (T,).
-        q, v, a: position, velocity and acceleration of the robot's joints in its order.
-        command: u, (T, nu); the last one sent.
-        torque: measured torque of the joints [N·m], NaN where there is none.
+        q, v, a: position, velocity and acceleration of the robot's joints in its order, as read.
+        sent: times of the commands [s], (n,).
+        command: u, (n, nu), each held until the next; a single zero where the measured torque stands in its place.
+        torque: measured torque of the joints [N·m], as read; NaN where there is none.
         dt: time step [s].
         cutoff: of the filter [Hz].
         every: samples of the grid to one that is kept.
@@ -46,6 +50,7 @@ class Motion:
     q: np.ndarray
     v: np.ndarray
     a: np.ndarray
+    sent: np.ndarray
     command: np.ndarray
     torque: np.ndarray
     dt: float
@@ -76,11 +81,16 @@ class Motion:
         typical = np.sqrt(np.mean(self.v**2, axis=0))[:, None]
         return self.thin(speed) > STILL * typical
 
-    def delayed(self, seconds: float) -> np.ndarray:
-        """The command as it was `seconds` before, (T, nu), between samples by straight lines."""
-        if seconds == 0.0:
-            return self.command
-        return np.stack([np.interp(self.t - seconds, self.t, u) for u in self.command.T], axis=1)
+    def read(self, x: np.ndarray, later: np.ndarray) -> np.ndarray:
+        """Readings x (T, joints) of each joint `later` [s] (joints,) than t, between samples by a cubic spline."""
+        if not later.any():
+            return x
+        at = np.clip(self.t[:, None] + later, self.t[0], self.t[-1])
+        return np.stack([CubicSpline(self.t, x[:, k])(at[:, k]) for k in range(x.shape[1])], axis=1)
+
+    def held(self, at: np.ndarray, sent: np.ndarray, command: np.ndarray) -> np.ndarray:
+        """Mean of a held command over one sample about times `at` (T,), (T, nu): differences of positions see no finer."""
+        return held_mean(sent, command, at - 0.5 * self.dt, self.dt)
 
 
 def motion(
@@ -104,8 +114,9 @@ def motion(
         raise InputError(f"inverse dynamics needs the position of every joint, this log lacks {', '.join(missing)}")
     if not np.isfinite(channel.values).all():
         raise InputError("'joint_pos' has values that are not numbers: cut the log where all are there")
-    other = log["joint_torque" if measured else sim.command_channel]
-    first, last = max(channel.t[0], other.t[0]), min(channel.t[-1], other.t[-1])
+    sent, command = (np.zeros(1), np.zeros((1, sim.model.nu))) if measured else _command(sim, log)
+    other = log["joint_torque"].t if measured else sent
+    first, last = max(channel.t[0], other[0]), min(channel.t[-1], other[-1])
     dt = float(channel.t[-1] - channel.t[0]) / max(len(channel.t) - 1, 1)
     even = bool(np.abs(channel.t - channel.t[0] - dt * np.arange(len(channel.t))).max() < JITTER * dt)
     dt = dt if even else float(np.median(np.diff(channel.t)))
@@ -119,14 +130,14 @@ def motion(
     if not 0.0 < cutoff < 0.5 / dt:
         raise InputError(f"cutoff={cutoff:g} Hz must lie between 0 and half the sampling rate, {0.5 / dt:g} Hz")
     every = max(1, round(1.0 / (dt * cutoff))) if every is None else int(every)
-    if every < 1 or count < 8 * every:
-        raise InputError(f"every={every} must be at least 1 and leave some samples of {count}")
+    if count < 8 * every:
+        raise InputError(f"every={every} must leave some samples of {count}: at most {count // 8}")
     q = np.stack([_on_grid(channel.t, channel.column(name), t, even) for name in joints], axis=1)
     smooth = _smooth(q, dt, cutoff)
     v = np.gradient(smooth, dt, axis=0)
     return Motion(
-        t=t, q=smooth, v=v, a=np.gradient(v, dt, axis=0), dt=dt, cutoff=cutoff, every=every,
-        command=_command(sim, log, t, measured), torque=_torque(sim, log, t),
+        t=t, q=smooth, v=v, a=np.gradient(v, dt, axis=0), dt=dt, cutoff=cutoff, every=every, sent=sent, command=command,
+        torque=_torque(sim, log, t),
     )  # fmt: skip
 
 
@@ -143,11 +154,9 @@ def _smooth(q: np.ndarray, dt: float, cutoff: float) -> np.ndarray:
     return signal.sosfiltfilt(sos, q, axis=0)
 
 
-def _command(sim: Sim, log: Log, t: np.ndarray, measured: bool) -> np.ndarray:
-    """The last command sent at every time, (T, nu); zeros where measured torque is used and no command recorded."""
+def _command(sim: Sim, log: Log) -> tuple[np.ndarray, np.ndarray]:
+    """Times (n,) and commands (n, nu) of a log, in the sim's order."""
     if sim.command_channel not in log:
-        if measured:
-            return np.zeros((len(t), sim.model.nu))
         raise InputError(
             f"'{sim.robot.name}' is commanded by '{sim.command_channel}', which this log lacks: map it, or use torque='measured'"
         )
@@ -155,8 +164,7 @@ def _command(sim: Sim, log: Log, t: np.ndarray, measured: bool) -> np.ndarray:
     missing = [name for name in sim.command_names if name not in channel.columns]
     if missing:
         raise InputError(f"the log's '{channel.name}' has no column for {', '.join(missing)}")
-    index = np.clip(np.searchsorted(channel.t, t + JITTER * (t[1] - t[0]), side="right") - 1, 0, len(channel.t) - 1)
-    return np.stack([channel.column(name)[index] for name in sim.command_names], axis=1)
+    return channel.t, channel.pick(sim.command_names).values
 
 
 def _torque(sim: Sim, log: Log, t: np.ndarray) -> np.ndarray:

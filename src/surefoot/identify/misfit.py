@@ -1,68 +1,84 @@
 """Patterns that a fit leaves in its residuals, in words: what the Params given to it cannot express.
 
 autocorrelation  Σ r_t r_(t+k) / Σ r_t²  at 10 ms or one sample, whichever is longer
-against x        share of the residual's variance that its mean in ten classes of x explains, beyond what chance would
+a quantity       share of the residual that torques or readings which go with it would explain, see missing.py
 """
 
+import mujoco
 import numpy as np
 
 from surefoot.identify.fit import Misfit
-from surefoot.identify.residuals import Problem
-from surefoot.logs import Log
+from surefoot.identify.missing import Missing, missing
+from surefoot.identify.residuals import Linear, Problem
 
-CLASSES = 10
-SHARE = 0.1
-"""Share of the variance from which a pattern is reported."""
 CORRELATED = 0.5
 """Autocorrelation from which it is reported."""
+LEVEL = 1.5
+"""Residual over the noise floor below which a fit is as good as the sensor is."""
 LAG = 0.01  # [s]
 SUGGESTS = {
     "speed": "friction or back-EMF that grows differently with speed",
     "direction": "friction that differs by direction, or backlash",
     "position": "a torque or friction that depends on position: gravity, a spring, a cable, cogging, a linkage that binds",
     "load": "friction or compliance that grows with the load, or saturation",
+    "gain": "a motor whose gain is not what the recordings state",
     "voltage": "a motor that weakens as the supply sags",
     "temperature": "a motor or friction that changes as it warms",
     "drift": "something that changes over the recording, such as temperature or a loose mount",
 }
+WORDS = {
+    "direction": "the direction of motion",
+    "drift": "time",
+    "load": "the load",
+    "gain": "the gain of the recordings",
+    "voltage": "the supply voltage",
+}
 
 
-def patterns(problem: Problem, r: np.ndarray) -> tuple[Misfit, ...]:
-    """Patterns in the weighted residuals r (fitted windows, n), strongest first."""
+def patterns(problem: Problem, linear: Linear, s: np.ndarray, offsets: np.ndarray) -> tuple[Misfit, ...]:
+    """Patterns in the residuals of a fit that ended at s (d,) and offsets (windows, nx), strongest first."""
     rollouts, found = problem.rollouts, []
-    seen = rollouts.seen[problem.rows]
-    for i, (channel, column, unit) in enumerate(rollouts.labels):
+    seen, size = rollouts.seen[problem.rows], own_sizes(problem, linear.r)
+    level = size / problem.floor
+    columns = [i for i in range(len(rollouts.labels)) if level[i] >= LEVEL]
+    for i in columns:
+        channel, column, unit = rollouts.labels[i]
         here = rollouts.column == i
-        part, mask, t = r[:, here], seen[:, here], rollouts.t[problem.rows][:, here]
-        level = float(problem.sigma[i] / problem.floor[i])
-        if level < 1.5:
-            continue  # As good as the sensor is.
-        near = autocorrelation(part, mask, t)
+        near = autocorrelation(linear.r[:, here], seen[:, here], rollouts.t[problem.rows][:, here])
         if near > CORRELATED:
+            shown = f"{size[i]:.3g}" if unit == "1" else f"{size[i]:.3g} {unit}"
             sentence = (
-                f"{column}: the residual of {channel} is {problem.sigma[i]:.3g} {unit}, {level:.3g} times the noise floor, and "
-                f"hangs together over time (autocorrelation {near:.2f} after {1e3 * LAG:.0f} ms): the model lacks something"
+                f"{column}: the residual of {channel} is {shown}, {level[i]:.3g} times the noise floor, and hangs together over time "
+                f"(autocorrelation {near:.2f} after {1e3 * LAG:.0f} ms): the model lacks something"
             )
             found.append(
                 Misfit(channel=channel, column=column, kind="autocorrelation", strength=near, sentence=sentence)
             )
-        for kind, x in features(problem, channel, column, t).items():
-            share = explained(part[mask], x[mask], near)
-            if share > SHARE:
-                sentence = (
-                    f"{column}: {share:.0%} of the residual of {channel} goes with {_words(kind)}: {SUGGESTS[kind]}"
-                )
-                found.append(Misfit(channel=channel, column=column, kind=kind, strength=share, sentence=sentence))
+    worst = sorted(columns, key=lambda i: -level[i])
+    for i, lacks in missing(problem, linear, s, offsets, worst).items():
+        channel, column, _ = rollouts.labels[i]
+        for one in lacks:
+            sentence = _sentence(problem, channel, column, one)
+            found.append(Misfit(channel=channel, column=column, kind=one.kind, strength=one.share, sentence=sentence))
     return tuple(sorted(found, key=lambda m: (m.kind == "autocorrelation", -m.strength)))
 
 
-def _words(kind: str) -> str:
-    return {
-        "direction": "the direction of motion",
-        "drift": "time",
-        "load": "the load",
-        "voltage": "the supply voltage",
-    }.get(kind, kind)
+def own_sizes(problem: Problem, r: np.ndarray) -> np.ndarray:
+    """Root mean square of every column's own residual, (columns,), in its unit; r (fitted windows, n) is weighted."""
+    rollouts, k = problem.rollouts, len(problem.sigma)
+    seen = rollouts.seen[problem.rows]
+    square = np.where(seen, (r * problem.deviation(problem.rows)) ** 2, 0.0).sum(0)
+    count = np.bincount(rollouts.column, seen.sum(0), k)
+    return np.sqrt(np.bincount(rollouts.column, square, k) / np.maximum(count, 1))
+
+
+def _sentence(problem: Problem, channel: str, column: str, one: Missing) -> str:
+    size = ""
+    if np.isfinite(one.size):
+        slide = problem.sim.model.joint(column).type[0] == mujoco.mjtJoint.mjJNT_SLIDE
+        size = f" (a {'force' if slide else 'torque'} of about {one.size:.2g} {'N' if slide else 'N·m'})"
+    words = WORDS.get(one.kind, one.kind)
+    return f"{column}: {min(one.share, 1.0):.0%} of the residual of {channel} goes with {words}{size}: {SUGGESTS[one.kind]}"
 
 
 def autocorrelation(r: np.ndarray, seen: np.ndarray, t: np.ndarray) -> float:
@@ -75,70 +91,3 @@ def autocorrelation(r: np.ndarray, seen: np.ndarray, t: np.ndarray) -> float:
     top = float((r[:, lag:] * r[:, :-lag])[both].sum())
     square = (r[:, lag:][both] ** 2).sum() * (r[:, :-lag][both] ** 2).sum()
     return top / max(float(np.sqrt(square)), 1e-300)
-
-
-def explained(r: np.ndarray, x: np.ndarray, near: float) -> float:
-    """Share of the variance of r (n,) that its mean in classes of x explains, less what chance gives correlated residuals."""
-    ok = np.isfinite(x)
-    r, x = r[ok], x[ok]
-    if len(r) < 10 * CLASSES or np.ptp(x) == 0:
-        return 0.0
-    levels = np.unique(x)
-    edges = levels[1:] if len(levels) <= CLASSES else np.unique(np.quantile(x, np.linspace(0, 1, CLASSES + 1)[1:-1]))
-    number = np.searchsorted(edges, x, side="right")
-    count = np.bincount(number, minlength=len(edges) + 1).astype(float)
-    mean = np.bincount(number, r, minlength=len(edges) + 1) / np.maximum(count, 1)
-    total = float(((r - r.mean()) ** 2).sum())
-    between = float((count * (mean - r.mean()) ** 2).sum()) / max(total, 1e-300)
-    effective = len(r) * (1 - min(near, 0.999)) / (1 + min(near, 0.999))
-    return max(between - len(edges) / max(effective, len(edges)), 0.0)
-
-
-def features(problem: Problem, channel: str, column: str, t: np.ndarray) -> dict[str, np.ndarray]:
-    """What the residual of a column may depend on, each (fitted windows, samples); NaN where the log does not say."""
-    rows, out = problem.rows, {}
-    windows = [problem.windows.windows[i] for i in rows]
-    logs = problem.windows.logs
-    at = np.array([w.start for w in windows])[:, None] + t
-    if channel.startswith("joint_") and all("joint_pos" in log and column in log["joint_pos"].columns for log in logs):
-        position = _read(logs, windows, "joint_pos", column, at)
-        out["position"] = position
-        speed = np.stack([_speed(logs[w.log], column, at[i]) for i, w in enumerate(windows)])
-        still = 0.05 * float(np.std(speed))
-        out["speed"] = np.abs(speed)
-        out["direction"] = np.where(np.abs(speed) > still, np.sign(speed), np.nan)
-        load = _load(problem, windows, column, at, position)
-        if load is not None:
-            out["load"] = load
-    for name in {c.name for log in logs for c in log}:
-        for kind in ("voltage", "temperature"):
-            if kind in name and "target" not in name and all(name in log for log in logs):
-                columns = logs[0][name].columns
-                out[kind] = _read(logs, windows, name, column if column in columns else columns[0], at)
-    if len(logs) == 1:
-        out["drift"] = at
-    return out
-
-
-def _load(problem: Problem, windows: list, column: str, at: np.ndarray, position: np.ndarray) -> np.ndarray | None:
-    """The torque on a joint where it was measured, else the commanded error that a position loop turns into torque."""
-    logs, command = problem.windows.logs, problem.sim.command_channel
-    if all("joint_torque" in log and column in log["joint_torque"].columns for log in logs):
-        return _read(logs, windows, "joint_torque", column, at)
-    if command == "joint_pos_target" and all(column in log[command].columns for log in logs):
-        return _read(logs, windows, command, column, at) - position
-    return None
-
-
-def _read(logs: tuple[Log, ...], windows: list, name: str, column: str, at: np.ndarray) -> np.ndarray:
-    return np.stack(
-        [np.interp(at[i], logs[w.log][name].t, logs[w.log][name].column(column)) for i, w in enumerate(windows)]
-    )
-
-
-def _speed(log: Log, column: str, at: np.ndarray) -> np.ndarray:
-    """Speed from positions, differenced over some 10 ms."""
-    channel = log["joint_pos"]
-    half = max(0.01, 1.5 * float(np.median(np.diff(channel.t))))
-    y = channel.column(column)
-    return (np.interp(at + half, channel.t, y) - np.interp(at - half, channel.t, y)) / (2 * half)

@@ -59,7 +59,7 @@ def pull_of(params: Params, prior: Prior | None, *, log: np.ndarray | None = Non
     known = [name for name in params if name in prior.params]
     if not known:
         raise InputError(f"the prior holds none of {', '.join(params)}: give one over the Params that are fitted")
-    draws = prior.sample(DRAWS, 0)
+    draws = {name: v for name, v in prior.sample(DRAWS, 0).items() if name in params}
     for name in params:
         if name not in draws:
             draws[name] = np.broadcast_to(params.nominal_e(1)[name], (DRAWS, *params.nominal_e(1)[name].shape[1:]))

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from surefoot.identify.fit import Fit
-from surefoot.identify.fit_table import LEARNT, misfit_lines, rows_of, run_rows, score_rows
-from surefoot.identify.misfit import features
+from surefoot.identify.fit_table import LEARNT, misfit_lines, notes_of, rows_of, run_rows, score_rows
+from surefoot.identify.misfit import own_sizes
+from surefoot.identify.quantities import features
 from surefoot.identify.residuals import Problem
 from surefoot.identify.solve import settle
 from surefoot.identify.windows import cut
@@ -24,7 +25,7 @@ def report(sim: Sim, logs: Sequence[Log], fit: Fit, *, held_out: Sequence[Log] |
     """The page of a fit to `logs`; held_out, window, stride, start and hold as they were given to `identify`."""
     options = {k: settings[k] for k in ("window", "stride") if k in settings}
     windows = cut(sim, logs, channels=fit.provenance["channels"], held_out=held_out, **options)
-    more = {k: settings[k] for k in ("start", "hold", "fixed") if k in settings}
+    more = {k: settings[k] for k in ("start", "hold", "fixed", "stated") if k in settings}
     problem = Problem(sim, windows, only=list(fit.params), apart=tuple(fit.runs[0].values) if fit.runs else (), **more)
     problem.sigma = np.array(fit.provenance["sigma"])
     facts = {
@@ -60,6 +61,8 @@ def _verdict(page: Page, fit: Fit) -> None:
         page.callout(
             "warning", f"At a bound: {', '.join(fit.at_bound)}. Widen the bounds, or the model lacks something."
         )
+    for note in notes_of(fit):
+        page.callout("warning", note)
     unknown = [c for c in fit.unidentified if c.shrink > LEARNT]
     if unknown:
         page.callout("warning", "Not identified: " + " ".join(f"{c.combination}." for c in unknown))
@@ -110,7 +113,8 @@ def _traces(page: Page, problem: Problem, fit: Fit) -> None:
     fitted = problem.s_of(fit.e, fit.runs)
     parts = {"fitted": problem.predict(fitted, rows, settle(problem, fitted, rows)[None])[0]}
     parts["nominal"] = problem.predict(problem.nominal, rows, settle(problem, problem.nominal, rows)[None])[0]
-    worst = np.argsort(-problem.sigma / problem.floor)[:TRACES]
+    gap = np.where(rollouts.seen, rollouts.y - parts["fitted"], 0.0)[problem.rows]
+    worst = np.argsort(-own_sizes(problem, gap / problem.deviation(problem.rows)) / problem.floor)[:TRACES]
     for i in sorted(worst):
         channel, column, unit = rollouts.labels[i]
         here = rollouts.column == i
@@ -149,14 +153,14 @@ def _residuals(page: Page, problem: Problem, fit: Fit) -> None:
     s, rollouts = problem.s_of(fit.e, fit.runs), problem.rollouts
     offsets = settle(problem, s, problem.rows)
     r = problem.weighted(problem.predict(s, problem.rows, offsets[None]), problem.rows)[0]
-    worst = np.argsort(-problem.sigma / problem.floor)[: min(TRACES, 3)]
+    worst = np.argsort(-own_sizes(problem, r) / problem.floor)[: min(TRACES, 3)]
     for i in sorted(worst):
-        channel, column, unit = rollouts.labels[i]
+        _, column, unit = rollouts.labels[i]
         here, sigma = rollouts.column == i, problem.sigma[i]
         part, seen = r[:, here] * sigma, rollouts.seen[problem.rows][:, here]
         t = rollouts.t[problem.rows][:, here]
         with page.columns(2):
-            for kind, x in features(problem, channel, column, t).items():
+            for kind, x in features(problem, s, int(i), t).items():
                 ok = seen & np.isfinite(x)
                 if kind in ("speed", "position", "load", "voltage", "temperature") and ok.any():
                     page.scatter(

@@ -22,6 +22,7 @@ from surefoot.identify.fit import Run
 from surefoot.identify.pull import Pull
 from surefoot.identify.rollouts import Rollouts
 from surefoot.identify.windows import Windows
+from surefoot.logs import Log
 from surefoot.params import E, Params, Prior
 from surefoot.sim import Sim
 from surefoot.sim.sensors import CHANNELS
@@ -93,6 +94,7 @@ class Problem:
         hold: tuple[str, ...] = (),
         fixed: Mapping[str, Any] | None = None,
         apart: Sequence[str] = (),
+        stated: Sequence[Mapping[str, Any]] | None = None,
     ):
         """Prepare a fit.
 
@@ -106,6 +108,7 @@ class Problem:
             hold: actuators the logs have no command for.
             fixed: values, one row, of Params that are not fitted; nominal ones otherwise.
             apart: names of fitted Params with a value of their own in every recording.
+            stated: for every log the values of Params that are not fitted and differ between logs, such as its gains.
         """
         names = list(sim.params) if only is None else ([only] if isinstance(only, str) else list(only))
         if not names:
@@ -133,10 +136,13 @@ class Problem:
             "hold": hold,
             "fixed": fixed,
             "apart": apart,
+            "stated": stated,
         }
         self.rollouts = Rollouts(sim, windows, hold=hold)
         self.rows = windows.fitted
         self.fixed = {k: v for k, v in (sim.params.check(fixed) if fixed else {}).items() if k not in whole}
+        self.stated = stated_in(sim, windows.logs, stated, whole)
+        self.fixed = {k: v for k, v in self.fixed.items() if k not in self.stated}
         self.pull: Pull = self.apart.pull(straight(whole), prior, whole.log)
         self._moved = self.apart.moved
         self.nx = self.rollouts.starts.nx if start == "estimate" else 0
@@ -160,17 +166,15 @@ class Problem:
         A reading that is τ old of a robot whose commands are on time is that of a robot whose commands are τ late: only the
         sum acts. A simulator's interpolation between time steps would tell them apart, a robot does not.
         """
-        from surefoot.identify.identifiable import kinds_by_label
-
         if self.apart.names:
             return []  # A delay that differs between recordings and one that does not are told apart by the recordings.
-        kinds = list(kinds_by_label(self.params).values())
+        commands = [name for name, p in self.params.items() if p.kind == "command_delay" and not p.each]
         sensors = {s.kind for s in self.sim.robot.sensors if any(c in self.windows.channels for c in CHANNELS[s.kind])}
         for name, param in self.params.items():
-            if param.kind == "sensor_delay" and not param.each and "command_delay" in kinds:
+            if param.kind == "sensor_delay" and not param.each and commands:
                 reached = {self.sim.robot.sensors[i].kind for i in self.sim.physics.slots[name].ids}
                 if sensors <= reached and param.scale == "linear":
-                    i, j = kinds.index("sensor_delay"), kinds.index("command_delay")
+                    i, j = (self.params.names.index(label) for label in (name, commands[0]))
                     ranges = self.params.high - self.params.low
                     return [(i, j, float(ranges[i] / ranges[j]))] if not self.params.log[j] else []
         return []
@@ -216,6 +220,7 @@ class Problem:
             return self._known[keys[0]][None].copy()
         e, own = self.apart.split(self.e_of(s))
         e |= {name: np.repeat(v, len(s), axis=0) for name, v in self.fixed.items()}
+        own |= {name: np.repeat(v[None], len(s), axis=0) for name, v in self.stated.items()}
         moves = offsets * self.rollouts.starts.width[rows] if self.nx and offsets is not None else None
         y = self.rollouts.predict(e, rows, moves, own)
         if y[0].nbytes <= LARGEST:
@@ -225,6 +230,18 @@ class Problem:
             while len(self._known) > REMEMBERED:
                 self._known.pop(next(iter(self._known)))
         return y
+
+    def pushed(
+        self, s: np.ndarray, rows: np.ndarray, offsets: np.ndarray, torque: np.ndarray, hold: float
+    ) -> np.ndarray:
+        """Predicted y (k, len(rows), n) at s (d,) and offsets (len(rows), nx) with torques on the joints beside the model's.
+
+        `torque` (k, len(rows), steps, joints) [N·m] is held for `hold` seconds a step.
+        """
+        e, own = self.apart.split(self.e_of(s))
+        moves = np.repeat((offsets * self.rollouts.starts.width[rows])[None], len(torque), axis=0) if self.nx else None
+        own |= {name: v[None] for name, v in self.stated.items()}
+        return self.rollouts.predict(e | self.fixed, rows, moves, own, torque=(torque, hold))
 
     def _key(self, s: np.ndarray, rows: np.ndarray, offsets: np.ndarray | None) -> bytes:
         """What a prediction depends on, in bytes."""
@@ -370,6 +387,29 @@ class Problem:
         out[np.arange(len(columns))[:, None], here] = columns[:, : here.shape[1]]
         out[:, self.d :] = columns[:, here.shape[1] :]
         return out
+
+
+def stated_in(
+    sim: Sim, logs: Sequence[Log], stated: Sequence[Mapping[str, Any]] | None, fitted: Sequence[str] | Params = ()
+) -> dict[str, np.ndarray]:
+    """Values of Params that every log states for itself, by name (logs, ...)."""
+    if not stated:
+        return {}
+    if len(stated) != len(logs):
+        raise InputError(
+            f"stated holds values for {len(stated)} logs, and there are {len(logs)}: give one entry for each"
+        )
+    names = list(stated[0])
+    for entry in stated:
+        if list(entry) != names:
+            raise InputError(
+                f"every log must state the same Params: one has {', '.join(names)}, another {', '.join(entry)}"
+            )
+    both = [name for name in names if name in fitted]
+    if both:
+        raise InputError(f"'{both[0]}' is stated by the logs and fitted: leave it out of one of them")
+    rows = [sim.params.check(dict(entry)) for entry in stated]
+    return {name: np.concatenate([row[name] for row in rows]) for name in names}
 
 
 def floor_of(values: list[np.ndarray]) -> float:

@@ -114,6 +114,8 @@ class Rollouts:
         rows: np.ndarray,
         offsets: np.ndarray | None = None,
         apart: Mapping[str, np.ndarray] | None = None,
+        *,
+        torque: tuple[np.ndarray, float] | None = None,
     ) -> np.ndarray:
         """Predicted y (candidates, len(rows), n) of the windows `rows`; NaN from where a world left the numbers.
 
@@ -122,18 +124,21 @@ class Rollouts:
             rows: numbers of the windows.
             offsets: of the start states, (candidates, len(rows), nx); zero when None.
             apart: Params with a value for each log, (candidates, logs, ...).
+            torque: further torques on the joints, (candidates, len(rows), steps, joints) [N·m], and how long each step is held [s].
         """
         own = apart or {}
         values = self.sim.params.check(e) if e else {}
-        candidates = max((len(v) for v in (*values.values(), *own.values())), default=1)
+        push = np.zeros((1, 0)) if torque is None else torque[0]
+        candidates = max((len(v) for v in (*values.values(), *own.values(), push)), default=1)
         total, out = candidates * len(rows), np.empty((candidates * len(rows), self.n))
         which, window = np.repeat(np.arange(candidates), len(rows)), np.tile(rows, candidates)
         flat = np.zeros((total, self.starts.nx)) if offsets is None else offsets.reshape(total, self.starts.nx)
         parts = int(np.ceil(total / self.most_worlds()))
         for take in np.array_split(np.arange(total), parts):
             some = {name: v[which[take]] if len(v) > 1 else v for name, v in values.items()}
-            some |= {name: v[which[take], self.log[window[take]]] for name, v in own.items()}
-            out[take] = self._call(some, window[take], flat[take])
+            some |= {name: v[which[take] % len(v), self.log[window[take]]] for name, v in own.items()}
+            pushed = None if torque is None else (push.reshape(total, *push.shape[2:])[take], torque[1])
+            out[take] = self._call(some, window[take], flat[take], pushed)
         return out.reshape(candidates, len(rows), self.n)
 
     def _worker(self, worlds: int) -> Sim:
@@ -145,8 +150,14 @@ class Rollouts:
         self._workers[worlds] = self._workers.pop(worlds)
         return self._workers[worlds]
 
-    def _call(self, e: dict[str, np.ndarray], window: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """One physics call: world i replays window[i] under row i of e; (worlds, n)."""
+    def _call(
+        self,
+        e: dict[str, np.ndarray],
+        window: np.ndarray,
+        offsets: np.ndarray,
+        torque: tuple[np.ndarray, float] | None = None,
+    ) -> np.ndarray:
+        """One physics call: world i replays window[i] under row i of e, row i of the torques acting; (worlds, n)."""
         sim = self._worker(len(window))
         sim.apply({name: np.broadcast_to(v, (sim.worlds, *v.shape[1:])) for name, v in e.items()})
         if "encoder_quantum" not in {p.kind for p in sim.params.values()}:
@@ -166,13 +177,20 @@ class Rollouts:
             records[name][:, 0] = now[name]
         stepwise = sim.residual is not None or bool(sim.disturbances.pushes)
         chunk = sim.substeps if stepwise else int(np.clip(2e6 / (sim.worlds * max(sim.model.nu, 1)), 16, 4096))
+        if torque is not None:
+            chunk = min(chunk, max(round(torque[1] / sim.timestep), 1))
         for first in range(0, substeps, chunk):
             n = min(chunk, substeps - first)
             control = self._control(sim, distinct, first, n)[back]
             sim.disturbances.act(first // chunk, False)
+            if torque is not None:
+                sim.engine.qfrc_applied[:, sim.sensors.dq] = 0.0
             if sim.residual is not None:
                 mean = control.mean(1)
                 control = control + (sim._corrected(mean) - mean)[:, None]
+            if torque is not None:
+                step = min(int(first * sim.timestep / torque[1] + 1e-6), torque[0].shape[1] - 1)
+                sim.engine.qfrc_applied[:, sim.sensors.dq] += torque[0][:, step]
             out = sim.advance(sim.shape_control(control), wanted)
             for name in wanted:
                 records[name][:, first + 1 : first + 1 + n] = out[name]

@@ -7,7 +7,7 @@ velocities. The offset of every window is estimated together with e (multiple sh
 is how far the parabola can be trusted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,12 +49,14 @@ class Windows:
         windows: the pieces, in the order of the logs and of time.
         channels: compared channels, the same in every log.
         columns: by channel, the columns that all logs and the robot share.
+        notes: what the logs did not allow, in words.
     """
 
     logs: tuple[Log, ...]
     windows: tuple[Window, ...]
     channels: tuple[str, ...]
     columns: dict[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -71,8 +73,19 @@ class Windows:
 
     @property
     def seconds(self) -> float:
-        """Recorded time in the fitted windows [s]."""
-        return float(sum(w.stop - w.start for w in self.windows if not w.held_out))
+        """Recorded time that fitted windows see [s]; what overlapping ones share counts once."""
+        total = 0.0
+        for number in range(len(self.logs)):
+            end = -np.inf
+            for w in sorted((w for w in self.windows if w.log == number and not w.held_out), key=lambda w: w.start):
+                total += max(w.stop - max(w.start, end), 0.0)
+                end = max(end, w.stop)
+        return float(total)
+
+    @property
+    def overlap(self) -> float:
+        """How often the fitted windows see the same instant, 1 where they do not overlap."""
+        return float(sum(w.stop - w.start for w in self.windows if not w.held_out)) / max(self.seconds, 1e-12)
 
 
 def cut(
@@ -101,9 +114,11 @@ def cut(
     every = (*logs, *judges)
     if not logs:
         raise InputError("there is no log to fit to: give at least one")
+    _refuse_copies(every)
     names = chosen_channels(sim, every, channels)
     columns = {name: _shared(sim, every, name) for name in names}
     out: list[Window] = []
+    broken, short, longest = 0, 0, 0.0
     for number, log in enumerate(every):
         first, last = span(sim, log, names)
         length = LONGEST if window is None else float(window)
@@ -112,6 +127,7 @@ def cut(
         step = length if stride is None else float(stride)
         if not (length > 0 and step > 0):
             raise InputError(f"window={length:g} s and stride={step:g} s must both be greater than zero")
+        longest, short = max(longest, last - first), short + int(length > 1.01 * (last - first))
         length = min(length, last - first)
         starts = first + step * np.arange(int(np.floor((last - first - length) / step + 1e-6)) + 1)
         alone = round(share * len(starts)) if number < len(logs) else len(starts)
@@ -121,14 +137,42 @@ def cut(
             held = bool(start >= border - 1e-9)
             if not held and start + length > border + 1e-6:
                 continue  # It would look into what is held out.
-            if _usable(log, names, start, start + length):
+            if _usable(log, columns, start, start + length):
                 out.append(Window(log=number, start=float(start), stop=float(start + length), held_out=held))
+            else:
+                broken += 1
     if not any(not w.held_out for w in out):
         raise InputError(
             f"no window of {LONGEST if window is None else window:g} s has {FEWEST} samples without gaps: "
             f"give longer logs or another window"
         )
-    return Windows(logs=every, windows=tuple(out), channels=names, columns=columns)
+    if short == len(every):
+        raise InputError(
+            f"window={window:g} s is longer than the logs, of which the longest has {longest:.4g} s: give at most that"
+        )
+    notes = []
+    if short:
+        notes.append(
+            f"{short} of {len(every)} logs are shorter than a window of {window:g} s: each is one window as long as itself"
+        )
+    if broken:
+        notes.append(
+            f"{broken} of {broken + len(out)} windows were left out: their readings have gaps or are no numbers"
+        )
+    if (share > 0 or judges) and not any(w.held_out for w in out):
+        notes.append("nothing was held out, so no window judges the fit: give longer logs or shorter windows")
+    return Windows(logs=every, windows=tuple(out), channels=names, columns=columns, notes=tuple(notes))
+
+
+def _refuse_copies(logs: Sequence[Log]) -> None:
+    """The same recording twice would count as further evidence."""
+    first: dict[str, int] = {}
+    for number, log in enumerate(logs):
+        if log.hash in first:
+            raise InputError(
+                f"logs {first[log.hash] + 1} and {number + 1} are the same recording, which says nothing new: leave one of them out"
+            )
+        first[log.hash] = number
 
 
 def chosen_channels(sim: Sim, logs: Sequence[Log], wanted: Sequence[str] | None) -> tuple[str, ...]:
@@ -165,10 +209,10 @@ def span(sim: Sim, log: Log, channels: Sequence[str]) -> tuple[float, float]:
     return first, last
 
 
-def _usable(log: Log, channels: Sequence[str], start: float, stop: float) -> bool:
-    """Whether every channel has enough samples in the window, all numbers, and no gap of a fifth of it."""
-    for name in channels:
-        channel = log[name]
+def _usable(log: Log, columns: Mapping[str, tuple[str, ...]], start: float, stop: float) -> bool:
+    """Whether every channel has enough samples in the window, compared columns all numbers, and no gap of a fifth of it."""
+    for name, compared in columns.items():
+        channel = log[name].pick(compared)
         inside = (channel.t >= start - 1e-9) & (channel.t <= stop + 1e-9)
         t = channel.t[inside]
         if len(t) < FEWEST or not np.isfinite(channel.values[inside]).all():

@@ -187,6 +187,15 @@ def _fitted(page: Any, folder: Folder) -> None:
     page.table(found["values"], caption=f"Fitted to {found['robot_seconds']:.1f} robot seconds; 90 % intervals.")
     for sentence in (*found["unidentified"], *found["misfit"])[:12]:
         page.callout("note", sentence)
+    checked = found.get("checked")  # absent in folders of loops that were run before the motion was checked
+    if checked:
+        titles = ["", "believed", "±", "expected ±", "found", "found ±", "unit", ""]
+        keys = ("name", "believed", "before", "after", "value", "std", "unit", "verdict")
+        page.table(
+            [[row[key] for key in keys] for row in checked],
+            columns=titles,
+            caption="What the designed motion was expected to teach, and what the fit found; standard deviations.",
+        )
 
 
 def _gaps(page: Any, folder: Folder) -> None:

@@ -5,7 +5,7 @@ Robot seconds are counted from the first reading to the last of every recording:
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from surefoot.errors import InputError
 from surefoot.logs import Log, read_log
@@ -13,6 +13,9 @@ from surefoot.loop.folder import Folder
 from surefoot.loop.settings import Loop, Rung
 from surefoot.loop.training import stamp
 from surefoot.sim import Sim
+
+if TYPE_CHECKING:
+    from surefoot.identify import Fit
 
 Say = Callable[[str], None]
 
@@ -171,7 +174,10 @@ def play_motion(loop: Loop, folder: Folder, say: Say = lambda _line: None) -> di
 
 
 def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
-    """Fit e to everything that was recorded so far, into fit.json: {"values", "robot_seconds", "sentences"}."""
+    """Fit e to everything that was recorded so far, into fit.json: {"values", "robot_seconds", "checked", ...}.
+
+    "checked" holds what the motion was expected to teach beside what the fit found, a row a scalar.
+    """
     kit = loop.kit
     used = (f"deploy {rung.name}",) + (("explore",) if kit.explore else ())
     inputs = {
@@ -208,9 +214,23 @@ def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _li
         return {
             "values": rows, "robot_seconds": spent, "at_bound": list(fit.at_bound),
             "unidentified": [x.combination for x in fit.unidentified], "misfit": [x.sentence for x in fit.misfit],
+            "checked": checked_motion(folder, fit, say) if kit.explore else [],
         }  # fmt: skip
 
     return folder.step("identify", inputs, work, after=list(used))
+
+
+def checked_motion(folder: Folder, fit: "Fit", say: Say = lambda _line: None) -> list[dict[str, Any]]:
+    """What the designed motion was expected to teach against what a fit found; nothing where the fit did not see the motion."""
+    from surefoot.identify.design import check_prediction, load_design
+
+    if not any(log.hash in fit.provenance["logs"] for log in logs_of(folder, ("explore",))):
+        say("what the motion was expected to teach is not checked: the robot was stopped before it was played")
+        return []
+    rows = check_prediction(load_design(folder / "robot/motion.json"), fit)
+    for row in rows:
+        say(row.sentence)
+    return [row.to_dict() for row in rows]
 
 
 def usable(logs: list[Log], window: float) -> list[Log]:
