@@ -73,7 +73,7 @@ def test_both_modes_are_printed_with_their_difference_and_written_side_by_side(f
     (["--prior", "nothing.json"], "cannot read a prior"),
     (["--check", "nothing.json"], "cannot read the trajectory"),
     (["--window", "500"], "longer than the logs"),
-    (["--seed", "-1"], "must not be negative"),
+    (["--seed", "-1"], "seed=-1 must be a whole number from 0 on"),
     (["--out", "here.json"], "is a folder: name a file"),
     (["--apart", "kp", "--mode", "both"], "leave out one of them"),
 ])  # fmt: skip

@@ -9,6 +9,7 @@ import surefoot as sf
 from surefoot.errors import InputError
 from surefoot.identify.samples import compare, log_likelihood_of, sample_posterior
 from surefoot.identify.spread import fit_spread, gaussian, spread_of_logs
+from surefoot.identify.spread_runs import Axis, ByRuns, OwnFits
 from surefoot.sim.record import Recording
 
 MU, SIGMA = 1.3, 0.25
@@ -24,7 +25,7 @@ def two() -> sf.Params:
     )
 
 
-def runs(count: int, seed: int, noise: float = 0.05):
+def runs(count: int, seed: int, noise: float | np.ndarray = 0.05):
     """Runs of y = sin(k x) + 0.3 k², each with its own k ~ N(1.3, 0.25); the way to predict them, what was read, the k."""
     rng = np.random.default_rng(seed)
     k, x = rng.normal(MU, SIGMA, count), rng.uniform(-1.0, 1.0, (count, 4))
@@ -58,6 +59,89 @@ def test_a_planted_spread_is_recovered(seed):
     assert drawn.std() == pytest.approx(fit.std[0], abs=0.02)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_the_likelihood_of_whole_runs_recovers_the_planted_spread(seed):
+    """The mark of DROPO's toy, by the way that needs no run to tell its own e: mean and standard deviation within 0.03."""
+    predict, y, _ = runs(1600, seed)
+    fit = fit_spread(predict, y, one(), noise=0.05, method="moments", draws=32)
+    assert fit.method == "moments"
+    assert abs(fit.mean[0] - MU) < 0.03
+    assert abs(fit.std[0] - SIGMA) < 0.03
+    assert abs(fit.mean[0] - MU) < 3 * fit.mean_error[0]
+    assert abs(fit.std[0] - SIGMA) < 3 * fit.std_error[0]
+    assert fit.mean_error[0] == pytest.approx(SIGMA / 40, rel=0.4)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_readings_count_by_their_noise(seed):
+    """One good reading and three bad ones: the two ways agree with the truth and with each other."""
+    noise = np.array([0.02, 1.0, 1.0, 1.0])
+    predict, y, k = runs(400, seed, noise)
+    fits = {m: fit_spread(predict, y, one(), noise=noise, method=m, draws=32) for m in ("runs", "moments", "auto")}
+    for fit in fits.values():
+        assert abs(fit.mean[0] - MU) < 3 * fit.mean_error[0]
+        assert abs(fit.std[0] - SIGMA) < 3 * fit.std_error[0]
+        assert fit.mean_error[0] < 1.3 * SIGMA / 20
+    assert abs(fits["runs"].mean[0] - fits["moments"].mean[0]) < 0.03
+    assert abs(fits["runs"].std[0] - fits["moments"].std[0]) < 0.03
+    assert fits["auto"].method == "runs"
+    own = OwnFits(predict, y, Axis(one()), noise, np.array([1.6]), 0)
+    clear = own.variance[:, 0] < 0.002
+    off = (own.values[clear, 0] - k[clear]) / np.sqrt(own.variance[clear, 0])
+    assert clear.mean() > 0.7
+    assert np.median(np.abs(off)) == pytest.approx(0.674, rel=0.2)  # of a normal
+
+
+def test_starts_count_by_the_noise_of_what_shows_them():
+    """y = k x + start: the start's own N(0, 1) holds against noisy readings and gives way to good ones."""
+    rng = np.random.default_rng(0)
+    x = np.linspace(-1.0, 1.0, 8)
+    k, begun = rng.normal(MU, SIGMA, 300), rng.standard_normal(300)
+    noise = np.where(np.arange(8) < 4, 0.05, 2.0)
+    y = k[:, None] * x + begun[:, None] + noise * rng.standard_normal((300, 8))
+
+    def predict(_runs, e, starts):
+        return np.asarray(e["k"])[:, None] * x + starts
+
+    fit = fit_spread(predict, y, one(), noise=noise, starts=1, method="runs")
+    assert abs(fit.mean[0] - MU) < 3 * fit.mean_error[0]
+    assert abs(fit.std[0] - SIGMA) < 3 * fit.std_error[0]
+    J = np.stack([x, np.ones(8)], axis=1) / noise[:, None]
+    exact = np.linalg.inv(J.T @ J + np.diag([0.0, 1.0]))[0, 0]
+    own = OwnFits(predict, y, Axis(one()), noise, np.array([1.6]), 1)
+    np.testing.assert_allclose(own.variance[:, 0], exact, rtol=1e-3)
+
+
+def test_a_runs_likelihood_is_exact_where_readings_are_linear_and_bends_where_they_are_not():
+    from scipy.stats import multivariate_normal
+
+    rng = np.random.default_rng(1)
+    X, B, noise = rng.standard_normal((9, 2)), rng.standard_normal((9, 1)), np.full(9, 0.5)
+    y = 1.5 * X.sum(1) + rng.standard_normal((4, 9))
+    params = sf.Params(a=sf.strength(low=0.2, high=3.0), b=sf.strength(low=0.2, high=3.0)).bind({"a": (), "b": ()})
+
+    def predict(_runs, e, starts):
+        return np.stack([e["a"], e["b"]], axis=1) @ X.T + starts @ B.T
+
+    axis, mean, std = Axis(params), np.array([1.4, 1.7]), np.array([0.05, 0.08])
+    phi = np.concatenate([mean / axis.span, np.log(std)])
+    problem = ByRuns(OwnFits(predict, y, axis, noise, np.array([1.6, 1.6]), 1)).drawn(phi, 64, 0)
+    cov = X @ np.diag(std**2) @ X.T + B @ B.T + np.diag(noise**2)
+    exact = multivariate_normal(X @ mean, cov=cov).logpdf(y)  # pyright: ignore[reportArgumentType]
+    np.testing.assert_allclose(problem.each(phi), exact, atol=0.02)
+
+    bent, seen, _ = runs(50, 0, 0.3)
+    own, k = OwnFits(bent, seen, Axis(one()), 0.3, np.array([1.6]), 0), np.linspace(0.2, 3.0, 4001)
+    phi = np.array([MU / 2.8, np.log(SIGMA)])
+    weight = multivariate_normal(MU, cov=SIGMA**2).pdf(k) * (k[1] - k[0])  # pyright: ignore[reportArgumentType]
+    grid = np.array([own.likely(np.full((1, 50, 1), v))[0] for v in k])  # (values, runs)
+    exact = np.log(weight @ np.exp(grid - grid.max(0))) + grid.max(0)
+    straight, drawn = ByRuns(own), ByRuns(own).drawn(phi, 64, 0)
+    off = drawn.each(phi) - exact
+    assert np.abs(off).max() < 0.05
+    assert np.ptp(straight.each(phi) - exact) > 1.0, "alone, the normal likelihood is wrong for some runs"
+
+
 def test_moments_find_it_too_where_runs_are_noisy():
     predict, y, _ = runs(300, 1, noise=0.3)
     fit = fit_spread(predict, y, one(), noise=0.3, method="moments", draws=32)
@@ -89,29 +173,67 @@ def test_the_likelihood_is_that_of_a_normal_whichever_way_it_is_computed():
         assert gaussian(seen[:, :4], drawn[..., :4], sigma[:4])[w] == pytest.approx(narrow)
 
 
-@pytest.mark.slow
-def test_a_spread_of_a_robots_runs_is_recovered():
-    """Thirty swings of a servo whose dry friction differs from run to run."""
+def swings(truth: np.ndarray, **others: float) -> tuple[sf.Sim, list[sf.Log]]:
+    """Swings of a servo whose dry friction differs from run to run; other Params as given in all of them."""
     robot = replace(sf.load("servo"), timestep=0.0025)
     params = robot.params.only("coulomb", "armature")
-    sim = sf.Sim(robot, params, threads=1)
-    rng = np.random.default_rng(3)
-    truth = np.exp(rng.normal(np.log(0.02), 0.4, 30))
-    worlds = sf.Sim(robot, params, worlds=30, threads=1, seed=4)
-    worlds.apply({"coulomb": truth})
+    worlds = sf.Sim(robot, params, worlds=len(truth), threads=1, seed=4)
+    worlds.apply({"coulomb": truth} | {name: np.full(len(truth), v) for name, v in others.items()})
     worlds.reset()
-    recordings = [Recording(worlds, w) for w in range(30)]
+    recordings = [Recording(worlds, w) for w in range(len(truth))]
     for k in range(60):
-        u = np.full((30, 1), 0.4 * np.sin(0.2 * k))
+        u = np.full((len(truth), 1), 0.4 * np.sin(0.2 * k))
         readings = worlds.sense()
         for recording in recordings:
             recording.add(readings, u)
         worlds.step(u)
-    logs = [r.log() for r in recordings]
+    return sf.Sim(robot, params, threads=1), [r.log() for r in recordings]
+
+
+def frictions(count: int) -> np.ndarray:
+    return np.exp(np.random.default_rng(3).normal(np.log(0.02), 0.4, count))
+
+
+@pytest.mark.slow
+def test_a_spread_of_a_robots_runs_is_recovered():
+    truth = frictions(30)
+    sim, logs = swings(truth)
     fit = spread_of_logs(sim, logs, only=("coulomb",), window=0.3)
     assert fit.mean[0] == pytest.approx(np.log(truth).mean(), abs=0.12)
     assert fit.std[0] == pytest.approx(np.log(truth).std(), abs=0.12)
     assert fit.needed
+
+
+@pytest.mark.slow
+def test_params_that_do_not_spread_keep_the_values_they_are_given():
+    truth = frictions(12)
+    sim, logs = swings(truth, armature=0.006)
+    there, nominal = (
+        spread_of_logs(sim, logs, only="coulomb", fixed=fixed, window=0.3, noise=0.0007, method="runs")
+        for fixed in ({"armature": 0.006}, None)
+    )
+    assert there.mean[0] == pytest.approx(np.log(truth).mean(), abs=0.12)
+    assert there.std[0] == pytest.approx(np.log(truth).std(), abs=0.15)
+    assert abs(nominal.mean[0] - there.mean[0]) > 0.2, "another armature bends the friction"
+    drawn = (sim.params.prior().replace(there.beliefs)).sample(2000, 0)
+    assert np.log(drawn["coulomb"]).std() == pytest.approx(there.std[0], rel=0.1)
+    assert np.ptp(drawn["armature"]) > 0
+
+
+def test_what_cannot_stay_fixed_is_said():
+    sim, logs = swings(frictions(3))
+    with pytest.raises(InputError, match="did you mean 'armature'"):
+        spread_of_logs(sim, logs, only=("coulomb",), fixed={"armatur": 0.003})
+    with pytest.raises(InputError, match="'coulomb' is fitted and stands in fixed= too"):
+        spread_of_logs(sim, logs, only=("coulomb",), fixed={"coulomb": 0.02})
+    with pytest.raises(InputError, match="must have shape"):
+        spread_of_logs(sim, logs, only=("coulomb",), fixed={"armature": np.full(3, 0.003)})
+    with pytest.raises(InputError, match="name at least one Param"):
+        spread_of_logs(sim, logs, only=())
+    with pytest.raises(InputError, match="did you mean 'armature'"):
+        log_likelihood_of(sim, logs, fixed={"armatur": 0.003})
+    with pytest.raises(InputError, match="is not a channel that is compared"):
+        log_likelihood_of(sim, logs, noise={"joint_vel": 0.1})
 
 
 def test_what_cannot_be_spread_is_said():
@@ -120,6 +242,9 @@ def test_what_cannot_be_spread_is_said():
         fit_spread(predict, y[:2], one())
     with pytest.raises(InputError, match="is not a way to fit a spread"):
         fit_spread(predict, y, one(), method="guess")
+    for noise in (np.full(3, 0.1), 0.0, np.array([0.1, 0.1, -0.1, 0.1])):
+        with pytest.raises(InputError, match="noise must be one number above 0, or one for each of 4 readings"):
+            fit_spread(predict, y, one(), noise=noise)
     with pytest.raises(InputError, match="cannot tell noise from the spread"):
         fit_spread(lambda w, e, s: predict(w, e, s)[:, :1], y[:, :1], one())
 
@@ -156,6 +281,21 @@ def test_samples_respect_the_prior_where_the_likelihood_says_nothing():
     )
     assert cloud.e["a"].mean() == pytest.approx(1.0, abs=0.04)
     assert cloud.e["a"].std() == pytest.approx(0.2, rel=0.15)
+
+
+def test_the_likelihood_of_a_log_takes_the_other_params_as_given_and_needs_a_noise():
+    sim, logs = swings(frictions(3)[:1], armature=0.006)
+    e = {"coulomb": frictions(3)[:1]}
+    noise = {"joint_pos": 0.0007}
+    there, nominal = (log_likelihood_of(sim, logs, fixed=f, noise=noise)(e)[0] for f in ({"armature": 0.006}, None))
+    assert there > nominal + 100
+    with pytest.raises(InputError, match="'coulomb' is fitted and stands in fixed= too"):
+        log_likelihood_of(sim, logs, fixed={"coulomb": 0.02}, noise=noise)(e)
+    old = logs[0]["joint_pos"]
+    coarse = replace(old, values=np.round(old.values / 0.2) * 0.2)
+    rough = replace(logs[0], channels=tuple(coarse if c is old else c for c in logs[0].channels))
+    with pytest.raises(InputError, match="'joint_pos' shows no noise of its own"):
+        log_likelihood_of(sim, [rough])
 
 
 @pytest.mark.slow

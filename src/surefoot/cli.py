@@ -17,6 +17,7 @@ from surefoot.cli_identify import gap, identify
 from surefoot.cli_learn import evaluate, train
 from surefoot.cli_logs import log_convert, log_info, replay
 from surefoot.cli_loop import loop
+from surefoot.cli_noise import noise
 from surefoot.cli_robots import params_check, params_list, robot_check, robot_list, robot_strip
 from surefoot.cli_run import deploy
 from surefoot.cli_twin import reality_draw, reality_list
@@ -165,6 +166,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "import-policy": import_policy,
     "verify": verify,
     "deploy": deploy,
+    "noise": noise,
     "excite": excite,
     "loop": loop,
     "reality list": reality_list,

@@ -2,9 +2,12 @@
 
 import json as json_format
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from surefoot.cli_words import AnyRobot, File, Mapping, Seconds, Source, Target, answer, params_of, table
+from surefoot.cli_words import AnyRobot, File, Mapping, Seconds, Source, Target, answer, table
+
+if TYPE_CHECKING:
+    from surefoot.identify import Fit
 
 
 def log_info(path: Source, /, *, mapping: Mapping = None, json: bool = False) -> int:
@@ -48,6 +51,10 @@ def replay(
     mapping: Mapping = None,
     start: Seconds = None,
     stop: Seconds = None,
+    suspended: bool = False,
+    hung: bool = False,
+    gains: bool = False,
+    whole: bool = False,
     json: bool = False,
 ) -> int:
     """Drive the simulator with a log's commands and print the gap: log minus replay, per channel and column.
@@ -56,29 +63,34 @@ def replay(
         log: log file.
         robot: robot to simulate; the one the log names when left out.
         params: .toml or .json file with the Params; the robot file's own when left out.
-        e: .toml or .json file with values of Params by name; nominal ones when left out.
+        e: .toml or .json file with values of Params by name, or a fit; nominal ones when left out.
         mapping: name of a bundled mapping, or a mapping file.
         start: time at which the replay starts [s]; the first command when left out.
         stop: time at which it ends [s]; the end of the commands when left out.
+        suspended: legs in the air, the base held still on a stand.
+        hung: the robot hangs from a strap, free to swing and turn.
+        gains: the motors' kp and kd are those that the log states.
+        whole: replay all of a run's recording, also while the robot stood up, sat down or lay limp.
         json: print the gaps as JSON.
     """
+    from surefoot.cli_recorded import held_word, read, robot_of
     from surefoot.errors import InputError
-    from surefoot.logs import read_log
-    from surefoot.robots import load
-    from surefoot.sim import Sim
     from surefoot.sim.gap import gaps
 
-    recorded = read_log(log, mapping=mapping)
+    (recorded,) = read([log], mapping, whole=whole, one=True)
     name = robot if robot is not None else recorded.robot
     if name is None:
         raise InputError(f"{log} does not say which robot it is of: name one, as in 'surefoot replay {log} go2'")
-    loaded = load(name)
-    sim = Sim(loaded, params_of(loaded, params), noise=False)
+    fit = None if e is None else _fit(e)
+    sim = robot_of(
+        name, [recorded], params=None if params is None else str(params), held=held_word(suspended, hung), gains=gains, fit=fit
+    ).sim  # fmt: skip
+    values = None if e is None else _values(e) if fit is None else fit.e
     first, last = (float(f(c.t[k] for c in recorded)) for f, k in ((min, 0), (max, -1)))
     for option, at in (("start", start), ("stop", stop)):
         if at is not None and not first <= at <= last:
             raise InputError(f"--{option} {at:g} s lies outside the log, which runs from {first:g} to {last:g} s")
-    found = gaps(sim.replay(recorded, None if e is None else _values(e), start=start, stop=stop))
+    found = gaps(sim.replay(recorded, values, start=start, stop=stop))
     titles = ("channel", "column", "rms", "worst", "bias", "floor", "unit")
 
     def text() -> str:
@@ -90,6 +102,17 @@ def replay(
 
     answer([vars(g) for g in found], text, json)
     return 0
+
+
+def _fit(path: Path) -> "Fit | None":
+    """The fit in a file, None where it holds something else."""
+    from surefoot.identify import load_fit
+
+    try:
+        data = json_format.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else None
+    except (OSError, ValueError):
+        return None
+    return load_fit(path) if isinstance(data, dict) and "fit" in data else None
 
 
 def _numbers(value: Any) -> bool:

@@ -65,13 +65,27 @@ def recorded(
         whole: keep all of a run, also while no policy or motion drove.
         fit: whose Params the robot has besides its own.
     """
+    fitted = read(paths, mapping, whole=whole)
+    judging = read(judges, mapping, whole=whole) if judges else []
+    found = robot_of(name, [*fitted, *judging], params=params, held=held, gains=gains, fit=fit)
+    return dataclasses.replace(found, logs=fitted, judges=judging)
+
+
+def robot_of(
+    name: str,
+    logs: "list[Log]",
+    *,
+    params: str | None = None,
+    held: str = "",
+    gains: bool = False,
+    fit: "Fit | None" = None,
+) -> Recorded:
+    """The robot that logs are of, as it was held and tuned; arguments as for `recorded`."""
     from surefoot.params import Params
     from surefoot.robots import load
     from surefoot.sim import Sim
 
-    robot, fitted = load(name), read(paths, mapping, whole=whole)
-    judging = read(judges, mapping, whole=whole) if judges else []
-    logs = [*fitted, *judging]
+    robot = load(name)
     _say_held(logs, held)
     if held:
         robot = robot.hung() if held == "hung" else robot.suspended()
@@ -90,7 +104,7 @@ def recorded(
     else:
         _say_gains(robot, logs)
     _say_strangers(robot, logs)
-    return Recorded(sim=Sim(robot, own, noise=False), only=only, logs=fitted, judges=judging, stated=stated)
+    return Recorded(sim=Sim(robot, own, noise=False), only=only, logs=logs, judges=[], stated=stated)
 
 
 def names(words: str | None) -> list[str] | None:
@@ -98,8 +112,11 @@ def names(words: str | None) -> list[str] | None:
     return None if words is None else [w.strip() for w in words.split(",") if w.strip()]
 
 
-def read(paths: Sequence[Path], mapping: str | None, *, whole: bool = False) -> "list[Log]":
-    """All logs of files and folders; of runs only the part in which a policy or a motion drove, unless the `whole` is wanted."""
+def read(paths: Sequence[Path], mapping: str | None, *, whole: bool = False, one: bool = False) -> "list[Log]":
+    """All logs of files and folders; of runs only the part in which a policy or a motion drove, unless the `whole` is wanted.
+
+    With `one`, anything but a single log is refused.
+    """
     from surefoot.deploy.trajectory import played
     from surefoot.logs import read_logs
 
@@ -116,6 +133,8 @@ def read(paths: Sequence[Path], mapping: str | None, *, whole: bool = False) -> 
                     )
                 log = part
             out.append(log)
+    if one and len(out) != 1:
+        raise InputError(f"{paths[0]} holds {len(out)} logs, and one is wanted: name its file")
     return out
 
 

@@ -9,12 +9,17 @@ from surefoot.identify.identify import identify
 from surefoot.identify.inverse import identify_inverse
 from surefoot.identify.inverse_both import identify_both
 from surefoot.identify.residuals import Problem
+from surefoot.identify.samples import Cloud, compare, log_likelihood_of, sample_posterior
+from surefoot.identify.sensor_noise import SensorFit, fit_encoder_noise, fit_imu_noise, fit_sensor_noise
+from surefoot.identify.sensor_scale import accel_scale, gyro_scale
 from surefoot.identify.solve import solve
+from surefoot.identify.spread import SpreadFit, fit_spread, spread_of_logs
 from surefoot.identify.windows import Windows, cut
 
 __all__ = [
-    "Confounded", "Fit", "Misfit", "Problem", "Run", "Score", "Windows", "cut", "identify", "identify_both", "identify_inverse", "load_fit",
-    "solve",
+    "Cloud", "Confounded", "Fit", "Misfit", "Problem", "Run", "Score", "SensorFit", "SpreadFit", "Windows", "accel_scale", "compare", "cut",
+    "fit_encoder_noise", "fit_imu_noise", "fit_sensor_noise", "fit_spread", "gyro_scale", "identify", "identify_both", "identify_inverse",
+    "load_fit", "log_likelihood_of", "sample_posterior", "solve", "spread_of_logs",
 ]  # fmt: skip
 
 

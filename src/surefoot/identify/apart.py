@@ -165,7 +165,7 @@ class Apart:
             Run(
                 number=run + 1,
                 log=logs[run].hash,
-                title=str(logs[run].meta.get("title", "")),
+                title=_title(logs[run]),
                 values={name: spread[name][0, run].tolist() for name in self.names},
                 std={name: own[name][0, run].tolist() for name in self.names},
             )
@@ -175,6 +175,12 @@ class Apart:
             k: getattr(fit, k) for k in ("unidentified", "at_bound", "misfit", "scores", "known", "mode", "provenance")
         }
         return Fit.made(self.whole, values, covariance, white_std=claimed, freedom=freedom, runs=runs, **rest)
+
+
+def _title(log: Log) -> str:
+    """What a recording is called, and the file that it came from."""
+    title, files = str(log.meta.get("title", "")), list(dict(log.meta.get("source", {})).get("files", {}))
+    return f"{title} ({files[0]})" if title and files else title or (files[0] if files else "")
 
 
 def _width(params: Params, name: str) -> int:

@@ -22,7 +22,8 @@ def rows_of(fit: "Fit", level: float = 0.9) -> list[tuple[str, ...]]:
     doubtful = {name for c in fit.unidentified if c.shrink > LEARNT for name in c.names}
     out = [("", "value", "±", f"{level:.0%} interval", "nominal", "unit", "white ±", "")]
     for i, name in enumerate(fit.names):
-        remark = "at a bound" if name in fit.at_bound else "not identified" if name in doubtful else ""
+        remarks = (("at a bound", name in fit.at_bound), ("not identified", name in doubtful))
+        remark = ", ".join(words for words, true in remarks if true)
         out.append((
             name, f"{fit.values[i]:.5g}", f"{fit.std[i]:.2g}", f"{interval[i, 0]:.4g} .. {interval[i, 1]:.4g}",
             f"{nominal[i]:.4g}", units[i], f"{fit.white_std[i]:.2g}", remark,
@@ -80,7 +81,7 @@ def fit_table(fit: "Fit") -> str:
 def notes_of(fit: "Fit") -> list[str]:
     """What to know before the fit is trusted: what was not judged, and where held-out errors grew."""
     out = [str(note) for note in fit.provenance.get("notes", ())]
-    worse = [s for s in fit.scores if s.windows == "held out" and s.after > max(s.before, 2 * s.floor)]
+    worse = [s for s in fit.scores if s.windows == "held out" and s.after > max(1.05 * s.before, 2 * s.floor)]
     if worse:
         names = ", ".join(f"{s.column} {s.before:.3g} -> {s.after:.3g} {s.unit}" for s in worse[:4])
         more = f" and {len(worse) - 4} more" if len(worse) > 4 else ""

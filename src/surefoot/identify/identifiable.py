@@ -104,9 +104,7 @@ def weak_directions(data: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np
     return vectors[:, shrink > LEARNT], shrink[shrink > LEARNT]
 
 
-def unidentified(
-    params: Params, data: np.ndarray, prior: np.ndarray, s: np.ndarray | None = None
-) -> tuple[Confounded, ...]:
+def unidentified(params: Params, data: np.ndarray, prior: np.ndarray) -> tuple[Confounded, ...]:
     """Directions that the data did not narrow, named; `data` and `prior` are covariances of the positions s, (d, d)."""
     factor = np.linalg.cholesky(prior)
     sd = np.sqrt(np.diag(data))
@@ -149,7 +147,7 @@ def _direction(params: Params, vector: np.ndarray, effect: np.ndarray, shrink: f
     names = tuple(params.names[i] for i in big)
     kinds = kinds_by_label(params)
     if len(names) == 1:
-        words = f"{names[0]} has no effect in these logs beyond their noise"
+        words = f"{names[0]} has no effect in these logs beyond their noise and what the model lacks"
     else:
         same, other = _sides(params, vector, big)
         words = f"{same} can be exchanged for {other}" if other else f"{same} can grow and shrink together"

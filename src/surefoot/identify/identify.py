@@ -86,8 +86,9 @@ def identify(
         seed: of the starts and of CMA-ES.
         say: told progress, one line a call.
     """
-    if int(seed) < 0:
-        raise InputError(f"seed={seed} must not be negative")
+    for name, value, least in (("seed", seed, 0), ("starts", starts, 1), ("most", most, 1)):
+        if int(value) < least:
+            raise InputError(f"{name}={value} must be a whole number from {least} on")
     logs = (logs,) if isinstance(logs, Log) else tuple(logs)
     windows = cut(sim, logs, channels=channels, window=window, stride=stride, held_out=held_out)
     problem = Problem(
@@ -161,8 +162,6 @@ def best_solution(
     most: int = MOST,
 ) -> Solution:
     """The lowest end of several starts: `first`, then draws from the prior, the most promising ones."""
-    if int(starts) < 1 or int(most) < 1:
-        raise InputError(f"starts={starts} and most={most} must be at least 1")
     if rugged:
         first = search(problem, first, seed=seed, say=say)
     begins = [first]

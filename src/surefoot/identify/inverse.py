@@ -329,7 +329,7 @@ def _summary(
         deviation=honest,
         white_std=np.sqrt(np.diag(white)) * slopes(params, s),
         freedom=freedom,
-        unidentified=unidentified(params, data, pull.covariance, s),
+        unidentified=unidentified(params, data, pull.covariance),
         at_bound=tuple(name for i, name in enumerate(params.names) if edge[i]),
         misfit=direction_misfits(problem, s, equations),
         scores=_scores(problem, s, judges),

@@ -78,6 +78,8 @@ def _sentence(problem: Problem, channel: str, column: str, one: Missing) -> str:
         slide = problem.sim.model.joint(column).type[0] == mujoco.mjtJoint.mjJNT_SLIDE
         size = f" (a {'force' if slide else 'torque'} of about {one.size:.2g} {'N' if slide else 'N·m'})"
     words = WORDS.get(one.kind, one.kind)
+    if one.rivals:
+        words += f", or as well with {' or '.join(WORDS.get(kind, kind) for kind in one.rivals)}"
     return f"{column}: {min(one.share, 1.0):.0%} of the residual of {channel} goes with {words}{size}: {SUGGESTS[one.kind]}"
 
 

@@ -34,6 +34,8 @@ REPEATED = 1e-3
 """Share of a term that fitted scalars and earlier terms must leave: the rest is rounding."""
 SHARE = 0.1
 """Share of a column's squared residual from which a quantity is named."""
+NEARLY = 0.9
+"""Share of what a quantity explains from which another one is its rival."""
 MOST = 3
 """Quantities named for one column."""
 COLUMNS = 6
@@ -51,6 +53,8 @@ class Missing:
     """Of the column's squared residual, beyond the quantities named before."""
     size: float
     """Of the torque, root mean square [N·m]; NaN where only the reading goes with it."""
+    rivals: tuple[str, ...] = ()
+    """Quantities that would explain nearly as much in its place."""
 
 
 def missing(
@@ -136,8 +140,10 @@ class _Part:
         seconds = sum(problem.windows.windows[k].stop - problem.windows.windows[k].start for k in self.rows)
         independent = seconds / (2 * memory(self.seen, own))
         named = _chosen(kinds, score, info, independent, max(float((own**2).sum()), 1e-300))
-        return [Missing(kind=k, share=share, size=self._size(alpha, [j for j in range(pushed) if kinds[j] == k], i))
-                for k, share, alpha in named]  # fmt: skip
+        return [
+            Missing(kind=k, share=share, size=self._size(alpha, [j for j in range(pushed) if kinds[j] == k], i), rivals=rivals)
+            for k, share, alpha, rivals in named
+        ]  # fmt: skip
 
     def _size(self, alpha: np.ndarray, which: list[int], i: int) -> float:
         """Root mean square of a torque whose terms have unit mean square [N·m]."""
@@ -178,12 +184,12 @@ class _Part:
 
 def _chosen(
     kinds: list[str], score: np.ndarray, info: np.ndarray, independent: float, total: float
-) -> list[tuple[str, float, np.ndarray]]:
-    """Forward selection of kinds: (kind, share beyond those before, α (k,)) while one explains enough.
+) -> list[tuple[str, float, np.ndarray, tuple[str, ...]]]:
+    """Forward selection of kinds: (kind, share beyond those before, α (k,), rivals) while one explains enough.
 
     score (k,) and info (k, k) are of the tried columns, `total` is the squared residual and `independent` how many residuals stand for it.
     """
-    out: list[tuple[str, float, np.ndarray]] = []
+    out: list[tuple[str, float, np.ndarray, tuple[str, ...]]] = []
     taken: list[int] = []
     names, left = list(dict.fromkeys(kinds)), 1.0
     while len(out) < MOST:
@@ -207,7 +213,8 @@ def _chosen(
         scale = np.sqrt(np.maximum(np.diag(info)[taken], 1e-300))
         scaled = info[np.ix_(taken, taken)] / np.outer(scale, scale)
         alpha[taken] = np.linalg.pinv(scaled, rcond=ALIKE, hermitian=True) @ (score[taken] / scale) / scale
-        out.append((kind, share, alpha))
+        rivals = tuple(other for s, other, _ in sorted(found, reverse=True) if other != kind and s > NEARLY * share)
+        out.append((kind, share, alpha, rivals))
     return out
 
 

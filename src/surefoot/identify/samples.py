@@ -10,12 +10,14 @@ Where there is no likelihood but only a way to compare (summaries of a run), `co
 corrects what is left of the difference by local regression (ABC; Beaumont, Zhang, Balding 2002).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from surefoot.errors import InputError
+from surefoot.errors import InputError, choose
+from surefoot.identify.spread import others
 from surefoot.logs import Log
 from surefoot.params import E, Params, Prior
 from surefoot.sim import Sim
@@ -200,7 +202,8 @@ def log_likelihood_of(
     logs: Sequence[Log],
     *,
     channels: Sequence[str] = ("joint_pos",),
-    noise: dict[str, float] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    noise: Mapping[str, float] | None = None,
     memory: float = 0.05,
 ) -> LogLikelihood:
     """log L(e) of whole replays of logs, noise white or nearly so.
@@ -209,22 +212,30 @@ def log_likelihood_of(
         sim: robot and Params.
         logs: recordings, replayed from their first readings.
         channels: what is compared.
-        noise: standard deviation by channel; the recordings' own noise floor when left out.
+        fixed: values of Params that are not sampled, an e of one world; nominal ones where left out.
+        noise: standard deviation by channel; the recordings' own noise floor where left out.
         memory: time over which residuals hang together [s]: readings within it count as one.
     """
+    for name in noise or {}:
+        choose(name, channels, "a channel that is compared here")
+    sim.params.check(fixed or {}, 1)
     parts = []
     for log in logs:
         for name in channels:
             channel = log[name]
-            sigma = (noise or {}).get(name) or max(max(noise_floor(c) for c in channel.values.T), 1e-9)
+            sigma = (noise or {}).get(name, max(noise_floor(c) for c in channel.values.T))
+            if not sigma > 0:
+                raise InputError(
+                    f"'{name}' shows no noise of its own that residuals could be weighed by: give noise={{'{name}': ...}}"
+                )
             step = max(1, round(memory / max(float(np.median(np.diff(channel.t))), 1e-9)))
             parts.append((log, name, float(sigma), step))
 
     def log_likelihood(e: E) -> np.ndarray:
-        total, shown = 0.0, {}
+        total, shown, whole = 0.0, {}, others(sim, e, fixed) | e
         for log, name, sigma, step in parts:
             if id(log) not in shown:
-                shown[id(log)] = sim.replay(log, e, channels=tuple(channels))
+                shown[id(log)] = sim.replay(log, whole, channels=tuple(channels))
             rest = shown[id(log)].gap(name) / sigma  # (worlds, T, k)
             total = total - 0.5 * (rest**2).sum((1, 2)) / step
         return np.where(np.isfinite(total), total, -np.inf)

@@ -1,365 +1,380 @@
-"""Sensor noise from recordings at rest: densities, bias walks, quanta, with intervals; as Params, values and a Prior.
+"""Sensor noise from recordings at rest, as Params, values with intervals, and two Priors.
 
-    rest: stretches whose moving standard deviation is near the recording's lowest
-    white: σ²(τ) = N²/τ + K² τ/3 (Allan variance, overlapping, all axes and stretches together); N white density, K walk of the bias
-    quantum: the smallest step between values that a channel has
+    gyro, accel   white density N and walk K of the bias: see rest.py
+    encoder       σ² = N²/dt − quantum²/12; below half a step the noise does not show, and only "at most" is said
+    prior         one value for the whole recording, as uncertain as its interval
+    samples       the level of each block of 2 s, N √(V_block / mean V): how noise differs from time to time; all sensors of a block stand
+                  in one row, so that a vibration that all of them feel stays one
 
-Intervals come from drawing stretches anew (bootstrap): stretches differ more than white noise within one does. What white noise and
-walk do not describe is kept: the residual of each stretch as a samples Prior.
+`samples` is what the recording shows without a law of its own; rows differ by their estimation too, and a remark says by how much.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from surefoot.errors import InputError, choose
+from surefoot.identify.fit_table import aligned
+from surefoot.identify.rest import SHORTEST, RestNoise, blocks_of_rest, noise_at_rest
 from surefoot.logs import Log
-from surefoot.logs.allan import allan_deviation
-from surefoot.params import Param, Params, Prior
+from surefoot.params import LogNormal, Param, Params, Point, Prior, Uniform
+from surefoot.params.distribution import Distribution
 
-STILL = 0.5
-"""[s] Window in which rest is judged."""
-SHORTEST = 2.0
-"""[s] Stretches shorter than this are not used."""
-CALM = 3.0
-"""Moving standard deviation up to this many times the lowest decile counts as rest."""
-BOOTSTRAP = 200
-KINDS = {"gyro": ("gyro_noise", "gyro_walk"), "accel": ("accel_noise", "accel_walk")}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Rest:
-    """One stretch of rest: samples (T, k) every dt [s], from `start` [s] on."""
-
-    start: float
-    dt: float
-    values: np.ndarray
-
-    @property
-    def seconds(self) -> float:
-        """Length [s]."""
-        return len(self.values) * self.dt
+BLOCK = SHORTEST
+"""[s] Length of the blocks whose levels `samples` holds; the shortest stretch of rest gives one."""
+FEWEST = 20
+"""Blocks below which there are no samples to draw from."""
+HOPS = 0.5
+"""Noise of an encoder, in its steps, below which readings only hop between two of them and do not tell how large it is."""
+MISSED = 0.25
+"""Share by which white noise and walk may miss the Allan deviation before it is said."""
+UNEQUAL = 0.01
+"""Share by which the steps of columns may differ before it is said."""
+DEFAULT = {"gyro": "gyro", "accel": "accel", "encoder": "joint_pos"}
+"""By sensor, the channel it is read from unless told otherwise."""
+CALMEST = {"gyro": (0.1, "rad/s"), "accel": (1.0, "m/s²"), "encoder": (0.01, "rad")}
+"""How much readings may move within 2 s: above it nothing was at rest, however calm beside the rest of the recording."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Noise:
-    """What rest tells about a channel.
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One noise Param as rest shows it.
 
     Attributes:
-        channel, unit: what was recorded.
-        white: density N, pooled over axes [unit/√Hz].
-        walk: K [unit·√Hz]; 0: none beyond white noise in the time recorded.
-        std: of a single reading, per column, (k,) [unit].
-        quantum: smallest step [unit]; 0: none seen.
-        white_interval, walk_interval: 90 % intervals.
-        bias: mean of each stretch about the mean of all, (stretches, k) [unit]; meaningless for an accelerometer that is turned.
-        kurtosis: of readings within stretches, normal: 3.
-        seconds: of rest.
+        kind: of the Param.
+        value: best value.
+        interval: 90 %; one that begins at 0 says only "at most".
+        of: joints that it belongs to; the whole world's when left out.
+        reach: smallest and largest of its samples, which the bounds must hold too.
+        source: where it comes from.
     """
 
-    channel: str
-    unit: str
-    white: float
-    walk: float
-    std: np.ndarray
-    quantum: float
-    white_interval: tuple[float, float]
-    walk_interval: tuple[float, float]
-    bias: np.ndarray
-    kurtosis: float
-    seconds: float
-    stretches: int
+    kind: str
+    value: float
+    interval: tuple[float, float]
+    of: tuple[str, ...] | str = ".*"
+    reach: tuple[float, float] | None = None
+    source: str
 
     @property
-    def normal(self) -> bool:
-        """Whether single readings look normal: their kurtosis is near 3."""
-        return 2.5 < self.kurtosis < 4.0
+    def identified(self) -> bool:
+        """Whether the recording says more than "at most"."""
+        return self.interval[0] > 0.0
 
-    def __str__(self) -> str:
-        low, high = self.white_interval
-        said = f"{self.channel}: white {self.white:.3g} ({low:.3g} to {high:.3g}) {self.unit}/√Hz, walk {self.walk:.2g} {self.unit}·√Hz, "
-        said += f"quantum {self.quantum:.2g} {self.unit}; {self.seconds:.0f} s of rest in {self.stretches} stretches"
-        return said + ("" if self.normal else f"; not normal (kurtosis {self.kurtosis:.1f}): keep the samples")
+    @property
+    def param(self) -> Param:
+        """The unknown: bounds three times wider than the interval; from 0 to "at most" where it is not identified."""
+        low, high = self.interval
+        common = {"kind": self.kind, "of": self.of, "nominal": self.value, "source": self.source}
+        if not self.identified:
+            return Param(low=0.0, high=high, **common)
+        reach = self.reach or self.interval
+        low, high = min(low / 3, reach[0]), max(3 * high, reach[1])
+        return Param(low=low, high=high, scale="log" if low > 0 else "linear", **common)
 
-
-def stretches_of_rest(log: Log, channel: str, *, calm: float = CALM, shortest: float = SHORTEST) -> tuple[Rest, ...]:
-    """Stretches in which a channel is at rest."""
-    c = log[channel]
-    dt = float(np.median(np.diff(c.t)))
-    n = max(round(STILL / dt), 3)
-    if len(c) < 4 * n:
-        raise InputError(
-            f"'{channel}' has {len(c)} samples, {4 * n} are needed to tell rest from motion: record longer"
-        )
-    moving = _moving_std(c.values, n)  # (T - n + 1,)
-    lowest = np.quantile(moving, 0.1)
-    rest = moving <= calm * max(lowest, 1e-300)
-    inside = np.zeros(len(c), dtype=bool)
-    for i in np.flatnonzero(rest):
-        inside[i : i + n] = True
-    # The first and last part of a stretch may already move: what is within half a window of motion is left out.
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], inside.astype(int), [0]])))
-    found = []
-    for a, b in edges.reshape(-1, 2):
-        a, b = (a + n // 2 if a else a), (b - n // 2 if b < len(c) else b)
-        gaps = np.flatnonzero(np.diff(c.t[a:b]) > 3 * dt) + 1
-        for piece in np.split(np.arange(a, b), gaps):
-            if len(piece) * dt >= shortest:
-                found.append(Rest(start=float(c.t[piece[0]]), dt=dt, values=c.values[piece]))
-    if not found:
-        raise InputError(
-            f"'{channel}' is never at rest for {shortest:g} s: record a minute with the robot switched on and lying still"
-        )
-    return tuple(found)
-
-
-def _moving_std(y: np.ndarray, n: int) -> np.ndarray:
-    """Root mean over the columns of the variance in windows of n samples, (T - n + 1,)."""
-    y = y - y.mean(0)
-    sums = np.concatenate([np.zeros((1, y.shape[1])), np.cumsum(y, axis=0)])
-    squares = np.concatenate([np.zeros((1, y.shape[1])), np.cumsum(y * y, axis=0)])
-    mean = (sums[n:] - sums[:-n]) / n
-    return np.sqrt(np.maximum((squares[n:] - squares[:-n]) / n - mean**2, 0.0).mean(1))
-
-
-def noise_at_rest(
-    log: Log, channel: str, *, scale: float | np.ndarray = 1.0, unit: str | None = None, seed: int = 0
-) -> Noise:
-    """Noise of a channel from its stretches of rest.
-
-    Args:
-        log: a recording with rest in it.
-        channel: what to look at.
-        scale: units per recorded unit, one number or one per column; for raw counts.
-        unit: the unit after scaling.
-        seed: of the bootstrap.
-    """
-    rests = stretches_of_rest(log, channel)
-    rests = tuple(Rest(start=r.start, dt=r.dt, values=r.values * scale) for r in rests)
-    allan, rng = _Allan(rests), np.random.default_rng(seed)
-    white, walk = allan.white_and_walk()
-    drawn = allan.drawn(rng) if len(rests) >= 5 else _within(rests, rng)
-    ends = np.quantile(drawn, [0.05, 0.95], axis=0)
-    long = _detrended(rests)
-    means = np.stack([r.values.mean(0) for r in rests])
-    variance = (long**2).mean(0)
-    peaked = float(np.mean((long**4).mean(0) / np.maximum(variance, 1e-300) ** 2))
-    return Noise(
-        channel=channel, unit=unit or log[channel].unit, white=white, walk=walk, std=np.sqrt(variance),
-        quantum=_quantum(log, channel) * float(np.mean(scale)), white_interval=(float(ends[0, 0]), float(ends[1, 0])),
-        walk_interval=(float(ends[0, 1]), float(ends[1, 1])), bias=means - means.mean(0), kurtosis=peaked,
-        seconds=sum(r.seconds for r in rests), stretches=len(rests),
-    )  # fmt: skip
-
-
-def _detrended(rests: Sequence[Rest]) -> np.ndarray:
-    """Readings less a straight line, stretch by stretch, (T, k)."""
-    out = []
-    for r in rests:
-        t = np.linspace(-1.0, 1.0, len(r.values))[:, None]
-        X = np.concatenate([np.ones_like(t), t], axis=1)
-        out.append(r.values - X @ np.linalg.lstsq(X, r.values, rcond=None)[0])
-    return np.concatenate(out)
-
-
-def _within(rests: Sequence[Rest], rng: np.random.Generator) -> np.ndarray:
-    """White and walk of ten blocks of the longest stretch drawn anew: for recordings of few stretches, (draws, 2)."""
-    longest = max(rests, key=lambda r: len(r.values))
-    blocks = [Rest(start=0.0, dt=longest.dt, values=part) for part in np.array_split(longest.values, 10)]
-    if min(len(b.values) for b in blocks) < 20:
-        blocks = [longest]
-    return _Allan(blocks).drawn(rng)
-
-
-class _Allan:
-    """Allan variances of several stretches on common averaging times, so that drawing stretches anew costs nothing."""
-
-    def __init__(self, rests: Sequence[Rest]):
-        self.dt = rests[0].dt
-        longest = max(len(r.values) for r in rests)
-        self.lengths = np.unique(np.geomspace(1, max(longest // 10, 2), 20).round().astype(int))
-        self.total, self.weight = np.zeros((len(rests), len(self.lengths))), np.zeros((len(rests), len(self.lengths)))
-        for i, r in enumerate(rests):
-            some = self.lengths[self.lengths <= max(len(r.values) // 4, 1)]
-            count = len(r.values) / some * r.values.shape[1]
-            self.total[i, : len(some)] = allan_deviation(r.values, self.dt, some) ** 2 * count
-            self.weight[i, : len(some)] = count
-
-    def white_and_walk(self, rows: np.ndarray | None = None) -> tuple[float, float]:
-        """N and K of all axes and some stretches together (all when left out)."""
-        rows = np.arange(len(self.total)) if rows is None else rows
-        weight = self.weight[rows].sum(0)
-        used = weight > 0
-        lengths, weight = self.lengths[used], weight[used]
-        variance = self.total[rows].sum(0)[used] / weight
-        if not (variance > 0).any():
-            return 0.0, 0.0
-        from scipy.optimize import nnls
-
-        # A bias that steps once a sample has the walk term (2 m² + 1) / (6 m), which is m / 3 for long times.
-        parts = np.stack([1 / (lengths * self.dt), self.dt * (2 * lengths**2 + 1) / (6 * lengths)], axis=1)
-        row = np.sqrt(weight) / np.maximum(variance, 1e-300)
-        squares, _ = nnls(parts * row[:, None], variance * row)
-        return float(np.sqrt(squares[0])), float(np.sqrt(squares[1]))
-
-    def drawn(self, rng: np.random.Generator) -> np.ndarray:
-        """N and K of stretches drawn anew, (BOOTSTRAP, 2)."""
-        n = len(self.total)
-        return np.array([self.white_and_walk(rng.integers(0, n, n)) for _ in range(BOOTSTRAP)])
-
-
-def _quantum(log: Log, channel: str) -> float:
-    """Smallest step between values of a channel that most steps are whole multiples of; 0: none."""
-    steps = []
-    for column in log[channel].values.T:
-        values = np.unique(column)
-        if len(values) < 3:
-            continue
-        gaps = np.diff(values)
-        gaps = gaps[gaps > 1e-12 * max(np.abs(values).max(), 1e-300)]
-        step = float(np.quantile(gaps, 0.05))
-        whole = gaps / step
-        if len(values) < 0.5 * len(column) and np.median(np.abs(whole - np.round(whole))) < 0.05:
-            steps.append(step)
-    return float(np.median(steps)) if steps else 0.0
-
-
-# -------------------------------------------------------------------- Params and Priors
+    @property
+    def belief(self) -> Distribution:
+        """What is believed of it: log-normal over the interval, a known value, or anything up to "at most"."""
+        low, high = self.interval
+        if not self.identified:
+            return Uniform(low=0.0, high=high)
+        if low == high:
+            return Point(value=self.value)
+        return LogNormal(median=self.value, sigma=float(np.log(high / low)) / 3.29)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SensorFit:
-    """Noise Params with what a recording at rest says about them.
+    """Noise Params with what recordings at rest say about them.
 
     Attributes:
-        params: bound Params, bounds three times wider than the intervals.
-        e: best values, one world.
-        prior: p(e | recording): log-normal over the intervals.
-        samples: one row a stretch of rest: what white noise and walk do not describe.
-        noises: by channel.
+        figures: value and interval of each Param, by name.
+        prior: p(e | recordings), one value for all time: log-normal over the interval, uniform up to "at most".
+        samples: a row for each block of 2 s at rest, over the same Params; what a block cannot show (walks, steps) is as in `prior`. None
+            where there are too few, and `remarks` says so.
+        blocks: number of those rows.
+        noises: by sensor.
+        remarks: what must be known before this is used; the last is about the samples.
     """
 
-    params: Params
-    e: Mapping[str, np.ndarray]
+    figures: Mapping[str, Figure]
     prior: Prior
-    samples: Prior
-    noises: Mapping[str, Noise] = field(default_factory=dict)
+    samples: Prior | None
+    blocks: int = 0
+    noises: Mapping[str, RestNoise] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def params(self) -> Params:
+        """The noise Params, bound."""
+        return self.prior.params
+
+    @property
+    def e(self) -> dict[str, np.ndarray]:
+        """Best values, one world."""
+        return {name: np.array([figure.value]) for name, figure in self.figures.items()}
+
+    @property
+    def beliefs(self) -> dict[str, Distribution]:
+        """What is believed of each, for a prior over more Params: `sim.params.prior().replace(fit.beliefs)`."""
+        return {name: figure.belief for name, figure in self.figures.items()}
+
+    @property
+    def at_most(self) -> dict[str, float]:
+        """Params that are not identified, and what they are at most."""
+        return {name: figure.interval[1] for name, figure in self.figures.items() if not figure.identified}
+
+    def text(self, stated: Mapping[str, str] | None = None) -> str:
+        """Table for people, beside what a robot file has `stated` of each Param."""
+        rows = [("", "value", "90% interval", "unit", *(["robot file"] if stated else []), "")]
+        for name, figure in self.figures.items():
+            low, high = figure.interval
+            shown, remark = f"{low:.4g} .. {high:.4g}", "" if figure.identified else "not identified"
+            if not figure.identified:
+                shown = f"at most {high:.2g}"
+            value = f"{figure.value:.4g}" if figure.identified else ""
+            rows.append((name, value, shown, figure.param.unit, *([stated[name]] if stated else []), remark))
+        heard = [f"{s}: {n.seconds:.0f} s at rest in {n.stretches} stretches" for s, n in self.noises.items()]
+        return "\n".join([aligned(rows), "", *heard, *self.remarks])
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Source:
+    """Where one sensor is read: a channel, or the columns of one unit, of the logs with these numbers."""
+
+    sensor: str
+    name: str
+    """As it is called in tables: "encoder" or, beside others in other units, "encoder [m]"."""
+    suffix: str
+    channel: str
+    columns: tuple[str, ...]
+    scale: float | np.ndarray
+    logs: tuple[int, ...]
+
+    @property
+    def white(self) -> str:
+        """Name of the Param that says how large its white noise is."""
+        return f"{self.sensor}_noise{self.suffix}"
+
+
+def fit_sensor_noise(
+    logs: Log | Sequence[Log],
+    channels: Mapping[str, str] | None = None,
+    *,
+    scales: Mapping[str, float | np.ndarray] | None = None,
+) -> SensorFit:
+    """Noise of gyro, accelerometer and encoders, as Params that a Sim takes.
+
+    Args:
+        logs: recordings with rest in them; each sensor is read where it was recorded.
+        channels: sensor ("gyro", "accel", "encoder") -> channel of the logs; None: gyro, accel, joint_pos where the logs have them.
+        scales: sensor -> SI units per recorded unit, one number or one per column; for raw counts, see sensor_scale.py.
+    """
+    logs = (logs,) if isinstance(logs, Log) else tuple(logs)
+    figures: dict[str, Figure] = {}
+    noises: dict[str, RestNoise] = {}
+    remarks: list[str] = []
+    shown: list[_Source] = []
+    for source in _sources(logs, channels, scales or {}):
+        unit = CALMEST[source.sensor][1] if source.sensor in (scales or {}) else None
+        found = noise_at_rest(
+            [logs[i] for i in source.logs], source.channel, columns=source.columns, scale=source.scale, unit=unit
+        )
+        noise = replace(found, rests=tuple(replace(r, log=source.logs[r.log]) for r in found.rests))
+        _check_rest(source, noise)
+        own = _encoder_figures(source, noise) if source.sensor == "encoder" else _imu_figures(source, noise)
+        if not own:
+            remarks.append(
+                f"'{source.channel}' shows neither noise nor steps at rest: nothing can be said about its noise"
+            )
+            continue
+        figures |= own
+        noises[source.name] = noise
+        remarks += _doubts(source, noise)
+        shown += [source] if figures[source.white].identified else []
+    if not figures:
+        raise InputError(remarks[0])
+    rows, said = _levels(logs, shown, noises, figures)
+    return _with_priors(figures, rows, noises, (*remarks, *said))
 
 
 def fit_imu_noise(
-    log: Log, channels: Mapping[str, str] | None = None, *, scales: Mapping[str, float] | None = None, seed: int = 0
+    logs: Log | Sequence[Log],
+    channels: Mapping[str, str] | None = None,
+    *,
+    scales: Mapping[str, float | np.ndarray] | None = None,
 ) -> SensorFit:
-    """Noise density and bias walk of gyro and accelerometer, as Params that a Sim takes.
-
-    Args:
-        log: a recording with rest in it.
-        channels: sensor ("gyro", "accel") -> channel of the log; those of the same name when left out.
-        scales: sensor -> SI units per recorded unit.
-        seed: of the bootstrap.
-    """
-    channels = {n: n for n in KINDS if n in log} if channels is None else dict(channels)
+    """Noise density and bias walk of gyro and accelerometer: `fit_sensor_noise` of these two alone."""
+    every = (logs,) if isinstance(logs, Log) else tuple(logs)
+    if channels is None:
+        channels = {name: name for name in ("gyro", "accel") if any(name in log for log in every)}
     if not channels:
-        raise InputError(
-            f"this log has neither gyro nor accel (it has {', '.join(log.names)}): say which channel is which"
-        )
-    params: dict[str, Param] = {}
-    values: dict[str, float] = {}
-    ends: dict[str, tuple[float, float]] = {}
-    rows: dict[str, np.ndarray] = {}
-    noises = {}
+        names = ", ".join(dict.fromkeys(n for log in every for n in log.names))
+        raise InputError(f"this log has neither gyro nor accel (it has {names}): say which channel is which")
+    for sensor in channels:
+        choose(sensor, ("gyro", "accel"), "an inertial sensor")
+    return fit_sensor_noise(every, channels, scales=scales)
+
+
+def fit_encoder_noise(logs: Log | Sequence[Log], channel: str = "joint_pos") -> SensorFit:
+    """Noise and steps of encoders: `fit_sensor_noise` of these alone."""
+    return fit_sensor_noise(logs, {"encoder": channel})
+
+
+# -------------------------------------------------------------------- sensors
+
+
+def _sources(
+    logs: Sequence[Log], channels: Mapping[str, str] | None, scales: Mapping[str, float | np.ndarray]
+) -> list[_Source]:
+    """What is read where; columns in different units are sensors of their own."""
+    names = tuple(dict.fromkeys(n for log in logs for n in log.names))
+    if not channels:
+        channels = {sensor: channel for sensor, channel in DEFAULT.items() if channel in names}
+        if not channels:
+            raise InputError(
+                f"the logs have none of gyro, accel, joint_pos (they have {', '.join(names)}): say which channel is which"
+            )
+    for sensor in scales:
+        choose(sensor, channels, "a sensor that is fitted here")
+    out = []
     for sensor, channel in channels.items():
-        choose(sensor, KINDS, "an inertial sensor")
-        if log[channel].unit == "count" and sensor not in (scales or {}):
+        choose(sensor, DEFAULT, "a sensor whose noise can be fitted")
+        choose(channel, names, "a channel of these logs")
+        having = tuple(i for i, log in enumerate(logs) if channel in log)
+        first = logs[having[0]][channel]
+        if any(logs[i][channel].columns != first.columns or logs[i][channel].units != first.units for i in having):
+            raise InputError(f"'{channel}' has other columns or units in some of the logs: fit them one by one")
+        if "count" in first.units and sensor not in scales:
             raise InputError(
                 f"'{channel}' is in counts: give scales={{'{sensor}': SI units per count}}, see accel_scale and gyro_scale"
             )
-        noise = noise_at_rest(log, channel, scale=(scales or {}).get(sensor, 1.0), seed=seed)
-        noises[sensor] = noise
-        for kind, value, interval in zip(
-            KINDS[sensor], (noise.white, noise.walk), (noise.white_interval, noise.walk_interval), strict=True
-        ):
-            if not value > 0.0 or not interval[0] > 0.0:
-                continue
-            params[kind] = Param(
-                kind=kind,
-                low=interval[0] / 3,
-                high=3 * interval[1],
-                nominal=value,
-                scale="log",
-                source=f"Allan variance of {noise.seconds:.0f} s at rest",
-            )
-            values[kind], ends[kind] = value, interval
-        white = KINDS[sensor][0]
-        if white in params:
-            rests = stretches_of_rest(log, channel)
-            scale = (scales or {}).get(sensor, 1.0)
-            allan = _Allan(rests)
-            each = np.array([allan.white_and_walk(np.array([i]))[0] * scale for i in range(len(rests))])
-            rows[white] = np.clip(each, params[white].low, params[white].high)
-    schema = Params(**params)
-    bound = schema.bind({name: () for name in schema})
-    from surefoot.params import LogNormal
+        units = dict.fromkeys(first.units)
+        for unit in units:
+            alone = len(units) == 1
+            columns = tuple(c for c, u in zip(first.columns, first.units, strict=True) if u == unit)
+            out.append(_Source(
+                sensor=sensor, name=sensor if alone else f"{sensor} [{unit}]", suffix="" if alone else f"_{unit}", channel=channel,
+                columns=columns, scale=scales.get(sensor, 1.0), logs=having,
+            ))  # fmt: skip
+    return out
 
-    beliefs = {
-        k: LogNormal(median=values[k], sigma=max(float(np.log(ends[k][1] / ends[k][0]) / 3.29), 0.01)) for k in params
+
+def _check_rest(source: _Source, noise: RestNoise) -> None:
+    """Refuse a recording whose calmest part still moves."""
+    most, unit = CALMEST[source.sensor]
+    if noise.moves > most:
+        raise InputError(
+            f"the calmest part of '{source.channel}' still moves by {noise.moves:.2g} {unit} ({most:g} at most is rest): "
+            "record a minute with the robot lying still"
+        )
+
+
+def _imu_figures(source: _Source, noise: RestNoise) -> dict[str, Figure]:
+    if not noise.std.any():
+        return {}
+    told = f"Allan variance of {noise.seconds:.0f} s at rest"
+    white, walk = f"{source.sensor}_noise", f"{source.sensor}_walk"
+    return {
+        f"{white}{source.suffix}": Figure(kind=white, value=noise.white, interval=noise.white_interval, source=told),
+        f"{walk}{source.suffix}": Figure(kind=walk, value=noise.walk, interval=noise.walk_interval, source=told),
     }
-    count = min((len(r) for r in rows.values()), default=0)
-    samples = (
-        Prior.samples(bound, {k: r[:count] for k, r in rows.items()}) if count else Prior.independent(bound, beliefs)
-    )
+
+
+def _encoder_figures(source: _Source, noise: RestNoise) -> dict[str, Figure]:
+    out: dict[str, Figure] = {}
+    step = float(np.median(noise.quantum[noise.quantum > 0])) if noise.quantum.any() else 0.0
+    rounding = 1e-9 * max(float(np.abs(r.values).max()) for r in noise.rests)  # of a decimal or a float32: no noise
+    told = f"{noise.seconds:.0f} s at rest"
+    ends = [float(np.sqrt(max(v**2 / noise.dt - step**2 / 12, 0.0))) for v in (noise.white, *noise.white_interval)]
+    if step > 0 and ends[0] < HOPS * step:
+        ends = [0.0, 0.0, HOPS * step]
+    if step > 0 or float(noise.std.max()) > rounding:
+        out[source.white] = Figure(
+            kind="encoder_noise", value=ends[0], interval=(ends[1], ends[2]), of=source.columns, source=told
+        )
+    if step > 0:
+        out[f"encoder_quantum{source.suffix}"] = Figure(
+            kind="encoder_quantum", value=step, interval=(step, step), of=source.columns, reach=(step / 2, 2 * step),
+            source="smallest step in the recording",
+        )  # fmt: skip
+    return out
+
+
+def _doubts(source: _Source, noise: RestNoise) -> list[str]:
+    """What makes the figures of a sensor doubtful, a sentence each."""
+    out, seen = [], noise.quantum[noise.quantum > 0]
+    if source.sensor != "encoder" and noise.misfit > MISSED:
+        out.append(
+            f"{source.name}: white noise and walk miss the Allan deviation by up to {noise.misfit:.0%}: "
+            "the sensor filters its readings, or the robot was not quite still"
+        )
+    if not noise.normal and noise.std.any():
+        out.append(f"{source.name}: readings are not normal (kurtosis {noise.kurtosis:.1f}), those of a Sim are")
+    if source.sensor == "encoder" and len(seen) and np.ptp(seen) > UNEQUAL * seen.min():
+        out.append(
+            f"{source.name}: steps differ between columns, {seen.min():.3g} to {seen.max():.3g}; their median is used for all"
+        )
+    return out
+
+
+# -------------------------------------------------------------------- levels of blocks
+
+
+def _levels(
+    logs: Sequence[Log], sources: Sequence[_Source], noises: Mapping[str, RestNoise], figures: Mapping[str, Figure]
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Level of each white noise in every block in which all are at rest, (blocks,) by Param; and what to say about it."""
+    if not sources:
+        return {}, ["no samples: no level of noise is identified"]
+    clocks = {logs[i][s.channel].clock for s in sources for i in s.logs}
+    if len(clocks) > 1:
+        return {}, [
+            f"no samples: blocks cannot be paired over the clocks {', '.join(sorted(clocks))}: align them first"
+        ]
+    length = max(BLOCK, *[FEWEST * noises[s.name].dt for s in sources])
+    sensors = " and ".join(s.name for s in sources)
+    variance, counts = blocks_of_rest([noises[s.name].rests for s in sources], length)
+    if len(variance) < FEWEST:
+        return {}, [
+            f"no samples: {len(variance)} blocks of {length:g} s with {sensors} at rest are too few to draw from, {FEWEST} are needed: "
+            f"record {FEWEST * length:.0f} s at rest"
+        ]
+    rows, told = {}, []
+    for i, source in enumerate(sources):
+        alone, _ = blocks_of_rest([noises[source.name].rests], length)
+        level = np.sqrt(variance[:, i] / alone.mean())
+        rows[source.white] = figures[source.white].value * level
+        steady = 0.5 * np.sqrt(2.0 / np.median(counts[:, i]))
+        told.append(f"{source.white} scatters by {level.std(ddof=1):.1%}, steady white noise would by {steady:.1%}")
+    return rows, [f"samples: {len(variance)} blocks of {length:g} s; " + "; ".join(told)]
+
+
+def _with_priors(
+    figures: Mapping[str, Figure],
+    rows: Mapping[str, np.ndarray],
+    noises: Mapping[str, RestNoise],
+    remarks: tuple[str, ...],
+) -> SensorFit:
+    """The fit with its two priors."""
+    figures = {
+        name: replace(f, reach=(float(rows[name].min()), float(rows[name].max()))) if name in rows else f
+        for name, f in figures.items()
+    }
+    schema = Params(**{name: f.param for name, f in figures.items()})
+    bound = schema.bind({name: () for name in schema})
+    beliefs = {name: f.belief for name, f in figures.items()}
+    others = {name: belief for name, belief in beliefs.items() if name not in rows}
+    samples = Prior.samples(bound, dict(rows)).replace(others) if rows else None
     return SensorFit(
-        params=bound,
-        e={k: np.array([v]) for k, v in values.items()},
+        figures=figures,
         prior=Prior.independent(bound, beliefs),
         samples=samples,
-        noises=noises,
-    )
-
-
-def fit_encoder_noise(log: Log, channel: str = "joint_pos", *, seed: int = 0) -> SensorFit:
-    """Noise and quantum of encoders at rest: σ² of a reading less quantum²/12, as Params that a Sim takes."""
-    noise = noise_at_rest(log, channel, seed=seed)
-    std = float(np.sqrt(max(float((noise.std**2).mean()) - noise.quantum**2 / 12, 0.0)))
-    std = std if std > 1e-9 * max(float(np.abs(log[channel].values).max()), 1e-300) else 0.0
-    relative = noise.white_interval[1] / max(noise.white, 1e-300)
-    params, values = {}, {}
-    if std > 0:
-        values["encoder_noise"] = std
-        params["encoder_noise"] = Param(
-            kind="encoder_noise",
-            low=std / 10,
-            high=10 * std,
-            nominal=std,
-            scale="log",
-            source=f"{noise.seconds:.0f} s at rest",
-        )
-    if noise.quantum > 0:
-        values["encoder_quantum"] = noise.quantum
-        params["encoder_quantum"] = Param(
-            kind="encoder_quantum",
-            low=noise.quantum / 2,
-            high=2 * noise.quantum,
-            nominal=noise.quantum,
-            scale="log",
-            source="smallest step in the recording",
-        )
-    if not params:
-        raise InputError(f"'{channel}' shows neither noise nor steps at rest: there is nothing to fit")
-    schema = Params(**params)
-    bound = schema.bind({name: () for name in schema})
-    from surefoot.params import LogNormal, Point
-
-    beliefs = {}
-    if std > 0:
-        beliefs["encoder_noise"] = LogNormal(median=std, sigma=max(float(np.log(max(relative, 1.01)) / 1.645), 0.01))
-    if noise.quantum > 0:
-        beliefs["encoder_quantum"] = Point(value=noise.quantum)
-    prior = Prior.independent(bound, beliefs)
-    return SensorFit(
-        params=bound,
-        e={k: np.array([v]) for k, v in values.items()},
-        prior=prior,
-        samples=prior,
-        noises={channel: noise},
+        blocks=min((len(r) for r in rows.values()), default=0),
+        noises=dict(noises),
+        remarks=remarks,
     )

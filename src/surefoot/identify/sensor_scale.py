@@ -5,12 +5,13 @@ gyro            ∫ (count − offset) · factor dt turns gravity from one pose 
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from surefoot.errors import InputError
-from surefoot.identify.sensor_noise import stretches_of_rest
+from surefoot.identify.rest import stretches_of_rest
 from surefoot.logs import Log
 
 G = 9.80665
@@ -32,6 +33,34 @@ class Scale:
     poses: int
 
 
+def imu_scales(logs: Sequence[Log]) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """Channels of gyro and accelerometer, and SI units per count (3,) of those that the logs have in counts only.
+
+    Counts stand in `gyro_raw` and `accel_raw`; the log with most poses at rest scales them.
+    """
+    names = {name for log in logs for name in log.names}
+    channels = {s: next((n for n in (s, f"{s}_raw") if n in names), "") for s in ("gyro", "accel")}
+    channels = {sensor: name for sensor, name in channels.items() if name}
+    scales: dict[str, np.ndarray] = {}
+    if not any(name.endswith("_raw") for name in channels.values()):
+        return channels, scales
+    if "accel" not in channels:
+        raise InputError(
+            "gyro_raw is scaled by turns of gravity, and the logs have no accelerometer: let their mapping scale it"
+        )
+    having = [log for log in logs if all(name in log for name in channels.values())]
+    if not having:
+        raise InputError("gyro and accelerometer stand in different logs: let their mappings scale the counts")
+    most = max(having, key=lambda log: len(stretches_of_rest(log, channels["accel"])))
+    accel = Scale(offset=np.zeros(3), factor=np.ones(3), residual=0.0, poses=0)
+    if channels["accel"] == "accel_raw":
+        accel = accel_scale(most)
+        scales["accel"] = accel.factor
+    if channels.get("gyro") == "gyro_raw":
+        scales["gyro"] = gyro_scale(most, accel, accel_channel=channels["accel"]).factor
+    return channels, scales
+
+
 def accel_scale(log: Log, channel: str = "accel_raw") -> Scale:
     """Scale and offset of an accelerometer that was held still in several poses: |a| = g in all of them."""
     from scipy.optimize import least_squares
@@ -41,7 +70,8 @@ def accel_scale(log: Log, channel: str = "accel_raw") -> Scale:
     weights = np.sqrt([r.seconds for r in rests])
     if len(means) < 9:
         raise InputError(
-            f"{len(means)} poses at rest cannot give scale and offset of three axes: hold it still in at least 9"
+            f"{len(means)} poses at rest cannot give scale and offset of three axes of '{channel}': hold it still in at least 9, "
+            "or let the mapping of the log scale its counts"
         )
     offset, half = 0.5 * (means.max(0) + means.min(0)), 0.5 * np.ptp(means, axis=0)
     if (half < 1e-6 * np.abs(means).max()).any():
@@ -68,9 +98,9 @@ def gyro_scale(log: Log, accel: Scale, channel: str = "gyro_raw", accel_channel:
     gravity /= np.linalg.norm(gravity, axis=1, keepdims=True)
     c = log[channel]
     dt = float(np.median(np.diff(c.t)))
-    ends = [(a.start + a.seconds - 0.5, b.start + 0.5) for a, b in itertools.pairwise(rests)]
+    ends = [(a.stop - 0.5, b.start + 0.5) for a, b in itertools.pairwise(rests)]
     parts = [c.values[(c.t >= a) & (c.t < b)] for a, b in ends]
-    quiet = [c.values[(c.t >= a.start) & (c.t < a.start + a.seconds)].mean(0) for a in rests[:-1]]
+    quiet = [c.values[(c.t >= a.start) & (c.t < a.stop)].mean(0) for a in rests[:-1]]
     turned = np.array([np.ptp(p, axis=0).max() for p in parts]) > 0
     if turned.sum() < 6:
         raise InputError("fewer than 6 turns between poses at rest: turn the sensor about every axis between poses")

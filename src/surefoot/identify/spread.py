@@ -5,12 +5,15 @@
 p(e; φ) is normal on each scalar's own axis (natural, or ln on a log scale); φ are its means and standard deviations. Two ways to
 the likelihood of a run:
 
-    "runs"     each run tells its own e well: ê_w by Gauss-Newton with covariance V_w, then p = N(ê_w; μ, diag σ² + V_w)
-    "moments"  it does not: p = N(y_w; mean, covariance + R) of runs simulated with e ~ p(e; φ), the same random numbers for every φ,
+    "runs"     p = ∫ p(y_w | e) p(e; φ) de, from what each run says of its own e, see spread_runs.py
+    "moments"  p = N(y_w; mean, covariance + R) of runs simulated with e ~ p(e; φ), the same random numbers for every φ,
                as DROPO does (Tiboni, Arndt, Kyrki 2023)
+
+Readings count by their noise in both. "runs" holds for any shape of a run's likelihood and needs few simulations; "moments" takes the runs
+themselves as normal and does not need a fit to each of them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +21,16 @@ import numpy as np
 
 from surefoot.errors import InputError, choose
 from surefoot.identify.rollouts import Rollouts
+from surefoot.identify.spread_runs import NARROW, Axis, ByRuns, OwnFits, Predict, normal_log
 from surefoot.identify.windows import cut
 from surefoot.logs import Log
 from surefoot.params import E, LogNormal, Normal, Params, Prior
+from surefoot.params.distribution import Distribution
 from surefoot.sim import Sim
 
-Predict = Callable[[np.ndarray, E, np.ndarray], np.ndarray]
-"""Numbers of runs (n,), e of n worlds, where they start (n, starts) in standard deviations of what is known of it -> what each of
-these runs would have read under its own e, (n, readings)."""
 METHODS = ("auto", "runs", "moments")
-NARROW = 1e-3
-"""Smallest standard deviation, as a share of a scalar's range."""
+ROUNDS, MOVED = 4, 0.5
+"""How often draws may be made anew, and by how much p(e) must have moved for that: μ in standard deviations, or ln σ."""
 LEAST_GAIN = 2.0
 """Log likelihood by which a spread must beat a single value before it is believed."""
 
@@ -71,13 +73,18 @@ class SpreadFit:
         return self.log_likelihood - self.single > LEAST_GAIN * len(self.mean)
 
     @property
+    def beliefs(self) -> dict[str, Distribution]:
+        """What is believed of each scalar, for a prior over more Params: `sim.params.prior().replace(fit.beliefs)`."""
+        log, ends = self.params.log, zip(self.mean, self.std, strict=True)
+        return {
+            name: LogNormal(median=float(np.exp(m)), sigma=float(s)) if log[i] else Normal(mean=float(m), sd=float(s))
+            for i, (name, (m, s)) in enumerate(zip(self.names, ends, strict=True))
+        }
+
+    @property
     def prior(self) -> Prior:
         """p(e) to draw from: normal (log-normal) on every scalar, cut at its bounds."""
-        beliefs = {}
-        for i, name in enumerate(self.names):
-            m, s = float(self.mean[i]), float(self.std[i])
-            beliefs[name] = LogNormal(median=float(np.exp(m)), sigma=s) if self.params.log[i] else Normal(mean=m, sd=s)
-        return Prior.independent(self.params, beliefs)
+        return Prior.independent(self.params, self.beliefs)
 
     def __str__(self) -> str:
         rows = [("param", "mean", "±", "spread", "±")]
@@ -117,10 +124,10 @@ def fit_spread(
         seen: what was read, (runs, readings).
         params: bound Params whose spread is wanted; continuous ones.
         start: an e of one world to start from; nominal values when left out.
-        noise: standard deviation of the readings; estimated together with the spread when None.
+        noise: standard deviation of the readings, one number or one for each; None: one for all is estimated with the spread.
         starts: numbers that say where a run starts, unknown in each run, N(0, 1).
-        method: "runs", "moments", or "auto": the first where every run tells its own e.
-        draws: worlds per evaluation of the likelihood by moments.
+        method: "runs", "moments", or "auto": the first where most runs tell their own e.
+        draws: worlds per run by which its likelihood is averaged over p(e).
         seed: of the draws.
         say: told about progress.
     """
@@ -138,138 +145,18 @@ def fit_spread(
         method = "runs" if (np.median(own.variance, axis=0) < rough**2).all() else "moments"
     if say:
         say(f"{len(seen)} runs fitted one by one: mean {own.values.mean(0)}, spread {rough}; likelihood by {method}")
-    problem = (
-        ByRuns(own, axis) if method == "runs" else ByMoments(predict, seen, axis, own.noise, (draws, starts), seed)
-    )
-    phi = _polished(problem, np.concatenate([np.median(own.values, axis=0) / axis.span, np.log(rough)]), say)
-    d = len(first)
+    phi, d = np.concatenate([np.median(own.values, axis=0) / axis.span, np.log(rough)]), len(first)
+    if method == "runs":
+        problem, phi = _by_runs(own, phi, draws, seed, say)
+    else:
+        problem = ByMoments(predict, seen, axis, own.noise, (draws, starts), seed)
+        phi = _polished(problem, phi, say)
     mean, std, errors = phi[:d] * axis.span, np.exp(phi[d:]), _errors(problem, phi)
     alone = np.concatenate([phi[:d], np.log(np.full(d, 1e-3 * NARROW) * axis.span)])
     return SpreadFit(
         params=params, mean=mean, std=std, mean_error=errors[:d] * axis.span, std_error=errors[d:] * std, noise=own.noise,
         log_likelihood=float(problem.each(phi).sum()), single=float(problem.each(alone).sum()), runs=len(seen), method=method,
     )  # fmt: skip
-
-
-class Axis:
-    """Each scalar on the axis on which it is normal: natural, or ln on a log scale; kept inside its bounds."""
-
-    def __init__(self, params: Params):
-        self.params, self.log = params, params.log
-        self.low = np.where(self.log, np.log(np.where(self.log, params.low, 1.0)), params.low)
-        self.high = np.where(self.log, np.log(np.where(self.log, params.high, 1.0)), params.high)
-        self.span = self.high - self.low
-
-    def from_e(self, e: Mapping[str, Any]) -> np.ndarray:
-        """(worlds, d) of e."""
-        v = self.params.flatten(e)
-        return np.where(self.log, np.log(np.where(self.log, v, 1.0)), v)
-
-    def to_e(self, x: np.ndarray) -> E:
-        """e of (worlds, d), cut at the bounds."""
-        x = np.clip(x, self.low, self.high)
-        v = np.where(self.log, np.exp(np.where(self.log, x, 0.0)), x)
-        return self.params.unflatten(np.clip(v, self.params.low, self.params.high))
-
-
-class OwnFits:
-    """Every run's own e by Gauss-Newton from a common start.
-
-    Attributes:
-        values: on the axes, (runs, d).
-        variance, covariance: what noise leaves open, (runs, d) and (runs, d, d).
-        noise: standard deviation of a reading, (readings,).
-    """
-
-    def __init__(self, predict: Predict, seen: np.ndarray, axis: Axis, noise: Any, first: np.ndarray, starts: int):
-        readings, d = seen.shape[1], len(first)
-        free = readings - d - starts
-        if noise is None and free <= 0:
-            raise InputError(
-                f"{readings} readings a run cannot tell noise from the spread of {d} scalars and {starts} starts: give more readings, "
-                "or the noise"
-            )
-        sigma = float(np.mean(noise)) if noise is not None else 1e-2 * float(seen.std()) + 1e-300
-        begin = (np.repeat(first[None], len(seen), axis=0), np.zeros((len(seen), starts)))
-        self.values, begun, grams, squares = _own(predict, seen, axis, begin, sigma)
-        for _ in range(2 if noise is None else 0):
-            sigma = float(np.sqrt(max(float(np.mean(squares)) / free, 1e-300)))
-            if starts:
-                self.values, begun, grams, squares = _own(predict, seen, axis, (self.values, begun), sigma)
-        self.noise = (
-            np.full(readings, sigma) if noise is None else np.broadcast_to(np.asarray(noise, float), readings).copy()
-        )
-        weak = np.diag((100.0 * axis.span) ** -2.0)
-        self.covariance = np.linalg.inv(grams / float((self.noise**2).mean()) + weak)
-        self.variance = np.diagonal(self.covariance, axis1=1, axis2=2)
-
-
-def _own(
-    predict: Predict, seen: np.ndarray, axis: Axis, begin: tuple[np.ndarray, np.ndarray], sigma: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Best e (runs, d) and start (runs, q) of every run, all at once by Levenberg-Marquardt; what is known of e, the squares left.
-
-    The information (runs, d, d), times σ², is that of JᵀJ with the starts integrated out.
-    """
-    (runs, d), q = begin[0].shape, begin[1].shape[1]
-    span = np.concatenate([axis.span, np.full(q, 100.0)])
-    low, high = (np.concatenate([side, np.full(q, sign * 1e3)]) for side, sign in ((axis.low, -1.0), (axis.high, 1.0)))
-    step = np.concatenate(
-        [np.where(begin[0][0] < 0.5 * (axis.low + axis.high), 1e-4, -1e-4) * axis.span, np.full(q, 1e-2)]
-    )
-    pull = np.concatenate([np.zeros(d), np.full(q, sigma**2)])  # the start's own N(0, 1), in units of a squared reading
-    everyone, k = np.arange(runs), d + q
-
-    def look(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        rows = np.concatenate([x[None], x[None] + np.diag(step)[:, None]]).reshape(-1, k)  # (1 + k) · runs
-        y = predict(np.tile(everyone, 1 + k), axis.to_e(rows[:, :d]), rows[:, d:]).reshape(1 + k, runs, -1)
-        # A reading that left the numbers counts with an error larger than any other, and has no slope to follow.
-        rest = np.nan_to_num(seen - y[0], nan=1e6)
-        return (
-            np.nan_to_num(np.moveaxis((y[1:] - y[0]) / step[:, None, None], 0, 2)),
-            rest,
-            (rest**2).sum(1) + (pull * x**2).sum(1),
-        )
-
-    x, lift = np.concatenate(begin, axis=1), np.full(runs, 1e-3)
-    J, rest, cost = look(x)
-    for _ in range(15):
-        gram = np.einsum("wra,wrb->wab", J, J) + np.diag(pull)
-        heavy = np.einsum("waa->wa", gram) * lift[:, None] + 1e-12 * np.einsum("waa->w", gram)[:, None] + 1e-300
-        downhill = np.einsum("wra,wr->wa", J, rest) - pull * x
-        move = np.linalg.solve(gram + heavy[:, :, None] * np.eye(k), downhill[..., None])[..., 0]
-        tried = np.clip(x + np.clip(move, -0.3 * span, 0.3 * span), low, high)
-        new_J, new_rest, new_cost = look(tried)
-        better = new_cost <= cost
-        moved = np.where(better, np.abs((tried - x) / span).max(1), 1.0)
-        x, J = np.where(better[:, None], tried, x), np.where(better[:, None, None], new_J, J)
-        rest, cost = np.where(better[:, None], new_rest, rest), np.where(better, new_cost, cost)
-        lift = np.where(better, np.maximum(0.1 * lift, 1e-9), 10.0 * lift)
-        if ((moved < 1e-5) | (lift > 1e3)).all():
-            break
-    gram = np.einsum("wra,wrb->wab", J, J) + np.diag(pull)
-    if q:
-        gram = gram[:, :d, :d] - gram[:, :d, d:] @ np.linalg.solve(gram[:, d:, d:], gram[:, d:, :d])
-    return x[:, :d], x[:, d:], gram, (rest**2).sum(1)
-
-
-class ByRuns:
-    """log N(ê_w; μ, diag σ² + V_w) of every run, φ = (μ / span, ln σ)."""
-
-    def __init__(self, own: OwnFits, axis: Axis):
-        self.own, self.axis, self.d = own, axis, len(axis.span)
-
-    def each(self, phi: np.ndarray) -> np.ndarray:
-        """Log likelihood of every run, (runs,)."""
-        mean, std = phi[: self.d] * self.axis.span, np.exp(phi[self.d :])
-        whole = self.own.covariance + np.diag(std**2)
-        factor = np.linalg.cholesky(whole)
-        white = np.linalg.solve(factor, (self.own.values - mean)[..., None])[..., 0]
-        return (
-            -0.5 * (white**2).sum(1)
-            - np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
-            - 0.5 * self.d * np.log(2 * np.pi)
-        )
 
 
 class ByMoments:
@@ -296,6 +183,21 @@ class ByMoments:
         e = self.axis.to_e(np.repeat(mean + std * self.white, runs, axis=0))
         drawn = self.predict(np.tile(np.arange(runs), draws), e, self.starts).reshape(draws, runs, -1)
         return gaussian(self.seen, drawn, self.noise)
+
+
+def _by_runs(
+    own: OwnFits, phi: np.ndarray, draws: int, seed: int, say: Callable[[str], None] | None
+) -> tuple[ByRuns, np.ndarray]:
+    """The likelihood by runs with draws around its own maximum, and that maximum."""
+    problem, d = ByRuns(own), len(own.axis.span)
+    phi = _polished(problem, phi, say)
+    for _ in range(ROUNDS):
+        problem, before = problem.drawn(phi, draws, seed), phi
+        phi = _polished(problem, phi, say)
+        far = np.abs(phi - before) / np.concatenate([np.exp(before[d:]) / own.axis.span, np.ones(d)])
+        if (far < MOVED).all():
+            break
+    return problem, phi
 
 
 def _polished(problem: ByRuns | ByMoments, phi: np.ndarray, say: Callable[[str], None] | None) -> np.ndarray:
@@ -333,19 +235,7 @@ def gaussian(seen: np.ndarray, drawn: np.ndarray, sigma: np.ndarray) -> np.ndarr
     """
     m = drawn.mean(0)
     A = np.moveaxis(drawn - m, 0, 2) / np.sqrt(max(len(drawn) - 1, 1)) / sigma[:, None]  # (runs, readings, M)
-    r = (seen - m) / sigma
-    _runs, readings, count = A.shape
-    if readings <= count:
-        whole = A @ np.swapaxes(A, 1, 2) + np.eye(readings)
-        factor = np.linalg.cholesky(whole)
-        white = np.linalg.solve(factor, r[..., None])[..., 0]
-        square, size = (white**2).sum(1), 2 * np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
-    else:
-        inner = np.swapaxes(A, 1, 2) @ A + np.eye(count)
-        factor = np.linalg.cholesky(inner)
-        white = np.linalg.solve(factor, np.einsum("wrm,wr->wm", A, r)[..., None])[..., 0]
-        square, size = (r**2).sum(1) - (white**2).sum(1), 2 * np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
-    return -0.5 * (square + size + 2 * np.log(sigma).sum() + readings * np.log(2 * np.pi))
+    return normal_log((seen - m) / sigma, A) - np.log(sigma).sum()
 
 
 def spread_of_logs(
@@ -353,6 +243,7 @@ def spread_of_logs(
     logs: Sequence[Log],
     *,
     only: Sequence[str],
+    fixed: Mapping[str, Any] | None = None,
     channel: str = "joint_pos",
     window: float = 0.5,
     noise: float | None = None,
@@ -367,15 +258,19 @@ def spread_of_logs(
         sim: robot and Params.
         logs: repeated runs; the first `window` seconds of each are compared, from the start that its readings show.
         only: Params that change from run to run.
+        fixed: values of other Params, an e of one world, such as a fit's; nominal ones where left out.
         channel: what is compared.
         window: how much of every run is compared [s]; the shortest run's length at most.
-        noise: standard deviation of a reading; estimated when None.
+        noise: standard deviation of a reading, one number; estimated when None.
         method: see `fit_spread`.
-        draws: worlds per run and evaluation of the likelihood by moments.
+        draws: worlds per run by which its likelihood is averaged over p(e).
         seed: of the draws.
         say: told about progress.
     """
-    params = sim.params.only(*only)
+    names = [only] if isinstance(only, str) else list(only)
+    if not names:
+        raise InputError("nothing changes from run to run: name at least one Param with only=")
+    params, rest = sim.params.only(*names), others(sim, names, fixed)
     starts = [max(float(log[sim.command_channel].t[0]), float(log[channel].t[0])) for log in logs]
     length = min([window, *(float(log[channel].t[-1]) - t for log, t in zip(logs, starts, strict=True))])
     pieces = [log.window(t, t + length) for log, t in zip(logs, starts, strict=True)]
@@ -390,7 +285,7 @@ def spread_of_logs(
     def predict(runs: np.ndarray, e: E, begun: np.ndarray) -> np.ndarray:
         rows = np.array_split(np.arange(len(runs)), int(np.ceil(len(runs) / rollouts.most_worlds())))
         moved = begun * rollouts.starts.width[runs]
-        parts = [rollouts._call({n: v[r] for n, v in e.items()}, runs[r], moved[r]) for r in rows]
+        parts = [rollouts._call(rest | {n: v[r] for n, v in e.items()}, runs[r], moved[r]) for r in rows]
         return np.concatenate(parts)[:, whole]
 
     return fit_spread(
@@ -404,3 +299,12 @@ def spread_of_logs(
         seed=seed,
         say=say,
     )
+
+
+def others(sim: Sim, fitted: Collection[str], fixed: Mapping[str, Any] | None) -> E:
+    """Values of Params that are not fitted, checked by name: an e of one world."""
+    values = sim.params.check(fixed or {}, 1)
+    twice = [name for name in values if name in fitted]
+    if twice:
+        raise InputError(f"'{twice[0]}' is fitted and stands in fixed= too: leave it out of one of them")
+    return values

@@ -188,7 +188,9 @@ def _extra(path: Path, mapping: "str | Path | FileMapping | None") -> Iterator[L
 
         yield from rosbag_logs(path, rule)
     else:
-        raise InputError(f"{path} is a folder of files: use read_logs")
+        raise InputError(
+            f"{path} is a folder of files, and one recording is wanted: name a file in it, or read all of them with read_logs"
+        )
 
 
 def _whole_folder(path: Path) -> bool:
