@@ -69,6 +69,7 @@ def test_both_modes_are_printed_with_their_difference_and_written_side_by_side(f
     (["--cutoff", "20"], "--cutoff is for inverse dynamics"),
     (["--torque", "measured"], "--torque is for inverse dynamics"),
     (["--fixed", "kp"], "write name=number"),
+    (["--params", "params.toml", "--fixed", "kp=3", "--apart", "kp"], "'kp' is not a fitted param"),
     (["--fixed", "kpp=3"], "'kpp' is not a param"),
     (["--prior", "nothing.json"], "cannot read a prior"),
     (["--check", "nothing.json"], "cannot read the trajectory"),
@@ -201,3 +202,9 @@ def test_of_a_run_only_the_part_in_which_the_motion_drove_is_used(files, capsys)
     assert cli.run([*words, "--whole"]) == 0
     whole = json.loads(capsys.readouterr().out)
     assert max(s["after"] for s in whole["scores"]) > 5 * max(s["after"] for s in found["scores"])
+
+
+def test_a_param_is_fitted_or_known(files, capsys):
+    words = ["identify", "qube", str(files / "log.npz"), "--params", "arm_mass,arm_damping", "--fixed", "arm_mass=0.1"]
+    assert cli.run(words) == 2
+    assert "'arm_mass' is in --params and in --fixed" in capsys.readouterr().err

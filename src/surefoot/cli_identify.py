@@ -108,7 +108,7 @@ def identify(
         robot, logs, judges=judges, params=params, mapping=mapping, held=held_word(suspended, hung), gains=gains, whole=whole
     )  # fmt: skip
     known = as_e(found.sim, values_of(fixed))
-    if known is not None and found.only is None:
+    if known is not None:
         found = _without(found, known)
     equation: dict[str, Any] = {"fixed": known, "prior": belief_of(prior), "held_out": found.judges or held_out}
     replays: dict[str, Any] = {
@@ -181,9 +181,16 @@ def _refuse(mode: str, given: dict[str, Any]) -> None:
 
 
 def _without(found: "Recorded", known: dict[str, Any]) -> "Recorded":
-    """All Params but those that are known are fitted."""
+    """All Params but those that are known are fitted, unless some were named; these must not be known too."""
     import dataclasses
 
+    both = [name for name in found.only or () if name in known]
+    if both:
+        raise InputError(
+            f"'{both[0]}' is in --params and in --fixed: a Param is fitted or known, leave it out of one of them"
+        )
+    if found.only is not None:
+        return found
     return dataclasses.replace(found, only=[name for name in found.sim.params if name not in known])
 
 
