@@ -21,10 +21,11 @@ from surefoot.identify.residuals import Linear, Problem
 from surefoot.identify.solve import reduce
 
 PROBE = 0.01
-"""[s] Time for which an added torque is held."""
+"""[s] Time for which an added torque is held; longer in windows of more than STEPS such times."""
+STEPS = 600
 SMALL = 0.1
 """Size of the motion that an added torque makes, in σ."""
-SECONDS = 20.0
+SECONDS = 12.0
 """[s] Most of the recordings that are looked at, in windows spread over all of them."""
 LEVEL = 0.01
 """Chance of naming a quantity of a column by accident."""
@@ -40,8 +41,6 @@ MOST = 3
 """Quantities named for one column."""
 COLUMNS = 6
 """Columns that are looked at, at most."""
-
-Terms = dict[str, tuple[np.ndarray, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +94,18 @@ class _Part:
         self.s, self.offsets = s, offsets[take]
         self.seen = copy.copy(problem)
         self.seen.rows = self.rows
-        names = ("r", "haa", "hab", "hbb", "ga", "gb", "b")
-        self.linear = Linear(**{name: getattr(linear, name)[take] for name in names})
+        self.until = float(problem.rollouts.t[self.rows].max()) if len(take) > 1 else SECONDS
+        seen = problem.rollouts.t[self.rows] <= self.until
+        self.given, b = (np.where(seen[:, None], c[take], 0.0) for c in (linear.a, linear.b))
+        self.trust = problem.trust(linear.r[take])
+        self.r = np.where(seen, linear.r[take], 0.0) * self.trust
+        products = {"haa": (self.given, self.given), "hab": (self.given, b), "hbb": (b, b)}
+        self.linear = Linear(
+            r=self.r, b=b, ga=_times(self.given, self.r), gb=_times(b, self.r),
+            **{name: x @ y.swapaxes(1, 2) for name, (x, y) in products.items()},
+        )  # fmt: skip
         self.reduced = reduce(self.linear, self.offsets)
-        self.trust = problem.trust(self.linear.r)
-        self.r = self.linear.r * self.trust
-        self.scale = np.where(problem.rollouts.seen[self.rows], self.trust / problem.deviation(self.rows), 0.0)
-        self.given = linear.a[take]
+        self.scale = np.where(problem.rollouts.seen[self.rows] & seen, self.trust / problem.deviation(self.rows), 0.0)
         self.a = self._without_starts(self.given)
         info = (self.a @ self.given.swapaxes(1, 2)).sum(0) + problem.pull.precision
         self.inverse = np.linalg.pinv(0.5 * (info + info.T), rcond=1e-10, hermitian=True)
@@ -135,9 +139,10 @@ class _Part:
             return []
         pushed = sum(len(terms) for terms in torques.values())
         c = self._left(np.concatenate(parts, axis=1))
-        score, info = (c @ self.r[..., None])[..., 0].sum(0), (c @ c.swapaxes(1, 2)).sum(0)
+        score, info = _times(c, self.r).sum(0), (c @ c.swapaxes(1, 2)).sum(0)
         own = np.where(problem.rollouts.column == i, self.r, 0.0)
-        seconds = sum(problem.windows.windows[k].stop - problem.windows.windows[k].start for k in self.rows)
+        lengths = [problem.windows.windows[k].stop - problem.windows.windows[k].start for k in self.rows]
+        seconds = float(np.minimum(lengths, self.until).sum())
         independent = seconds / (2 * memory(self.seen, own))
         named = _chosen(kinds, score, info, independent, max(float((own**2).sum()), 1e-300))
         return [
@@ -164,13 +169,16 @@ class _Part:
     def _pushed(self, i: int, terms: list[Callable[[np.ndarray], np.ndarray]]) -> np.ndarray:
         """Columns (windows, terms, n): weighted change of y by one step of each torque on column i's joint."""
         problem, joint, step = self.problem, self._joint(i), self._step(i)
-        longest = max(problem.windows.windows[k].stop - problem.windows.windows[k].start for k in self.rows)
-        at = np.arange(int(np.ceil(longest / PROBE)) + 1)[None] * PROBE + 0.5 * PROBE
+        longest = min(
+            self.until, max(problem.windows.windows[k].stop - problem.windows.windows[k].start for k in self.rows)
+        )
+        hold = max(PROBE, longest / STEPS)
+        at = np.arange(int(np.ceil(longest / hold - 1e-6)))[None] * hold + 0.5 * hold
         at = np.repeat(at, len(self.rows), axis=0)  # (windows, probes)
         torque = np.zeros((1 + len(terms), *at.shape, len(problem.sim.robot.joints)))
         for k, term in enumerate(terms):
             torque[1 + k, ..., joint] = step * term(at)
-        y = problem.pushed(self.s, self.rows, self.offsets, torque, PROBE)
+        y = problem.pushed(self.s, self.rows, self.offsets, torque, hold)
         change = (y[1:] - y[0]).swapaxes(0, 1) * self.scale[:, None]
         return np.where(np.isfinite(change), change, 0.0)
 
@@ -180,6 +188,11 @@ class _Part:
         out = np.zeros((len(self.rows), self.problem.rollouts.n))
         out[:, here] = term * self.problem.sigma[i]
         return out * self.scale
+
+
+def _times(columns: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Columns (windows, k, n) times r (windows, n), (windows, k)."""
+    return (columns @ r[..., None])[..., 0]
 
 
 def _chosen(

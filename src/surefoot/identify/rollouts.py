@@ -124,7 +124,8 @@ class Rollouts:
             rows: numbers of the windows.
             offsets: of the start states, (candidates, len(rows), nx); zero when None.
             apart: Params with a value for each log, (candidates, logs, ...).
-            torque: further torques on the joints, (candidates, len(rows), steps, joints) [N·m], and how long each step is held [s].
+            torque: further torques on the joints, (candidates, len(rows), steps, joints) [N·m], and how long each step is held [s];
+                what lies beyond the last step is not predicted.
         """
         own = apart or {}
         values = self.sim.params.check(e) if e else {}
@@ -171,6 +172,8 @@ class Rollouts:
         self._lead(sim, distinct, back)
         wanted = self._records()
         substeps = int(self._substeps[window].max())
+        if torque is not None:
+            substeps = min(substeps, int(np.ceil(torque[0].shape[1] * torque[1] / sim.timestep - 1e-6)))
         now = vars(sim._now())
         records = {name: np.empty((sim.worlds, substeps + 1, *np.shape(now[name])[1:])) for name in wanted}
         for name in wanted:
