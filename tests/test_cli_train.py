@@ -2,8 +2,10 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+import surefoot as sf
 from surefoot import cli
 from surefoot.learn.walking import LESSONS
 from surefoot.randomize import Widening
@@ -79,3 +81,38 @@ def test_no_steps_and_a_file_in_place_of_a_folder_are_refused(tmp_path, capsys):
 def test_a_video_that_cannot_be_written_is_refused_before_anything_is_judged(tmp_path, capsys):
     assert cli.run(["evaluate", str(tmp_path), "--video", "walk.gif"]) == 2
     assert "use .png (animated) or .mp4" in capsys.readouterr().err
+
+
+def test_a_fit_is_what_e_is_drawn_from_and_the_rest_is_the_robots_own(taught, tmp_path, capsys):
+    go2 = sf.load("go2")
+    known = (
+        sf.Sim(go2).params.only("base_mass", "command_delay").prior().replace(base_mass=sf.Normal(mean=8.1, sd=0.05))
+    )
+    known.save(tmp_path / "known.json")
+    assert cli.run(["train", "go2", "--run", str(tmp_path / "run"), "--prior", str(tmp_path / "known.json")]) == 0
+    (call,) = taught
+    drawn = call["e"].sample(500, 0)
+    assert set(drawn) == set(call["params"])
+    assert np.mean(drawn["base_mass"]) == pytest.approx(8.1, abs=0.02)
+    assert np.array_equal(call["e"].sample(9, 1)["kp"], call["params"].prior().sample(9, 1)["kp"])
+    strange = sf.Params(tail=sf.mass("tail", low=0.1, high=0.2)).prior()
+    strange.save(tmp_path / "strange.json")
+    assert cli.run(["train", "go2", "--run", str(tmp_path / "run"), "--prior", str(tmp_path / "strange.json")]) == 2
+    assert "the prior is about 'tail'" in capsys.readouterr().err
+    assert (
+        cli.run(["train", "go2", "--run", str(tmp_path / "run"), "--rough", "--prior", str(tmp_path / "known.json")])
+        == 2
+    )
+    assert "--prior" in capsys.readouterr().err
+
+
+def test_worlds_draw_what_a_belief_does_not_hold_as_the_robot_file_has_it():
+    from surefoot.evaluate.runs import task_of
+    from surefoot.tasks import World
+
+    robot, task = task_of("qube", "")
+    sim = sf.Sim(robot, worlds=64, seed=0)
+    world = World(task, sim, e=sim.params.only("arm_mass").prior().replace(arm_mass=sf.Normal(mean=0.1, sd=1e-4)))
+    world.reset()
+    assert np.std(sim.e["arm_mass"]) < 1e-3
+    assert np.std(sim.e["pendulum_mass"]) > 1e-4

@@ -28,6 +28,7 @@ def train(
     randomize: Literal["own", "fixed", "widening", "adr", "doraemon", "cvar", "none"] = "own",
     redraw: tuple[str, ...] = (),
     redraw_every: float = 3.0,
+    prior: File = None,
 ) -> int:
     """Train a robot at its task, with e drawn from its default Params at every reset; resumes.
 
@@ -47,9 +48,11 @@ def train(
             success allows, towards the worst worlds; or none: the nominal e in every world.
         redraw: Params that also change within an episode, such as push or command_delay.
         redraw_every: mean time between two redraws of a world [s].
+        prior: p(e) to draw from: a prior's file, or a fit, whose posterior it is; Params that it does not hold, and all when left out,
+            are drawn as the robot file has them.
     """
-    if (rough or scan) and (randomize != "own" or redraw):
-        raise InputError("rough ground has a schedule of its own: leave out --randomize and --redraw")
+    if (rough or scan) and (randomize != "own" or redraw or prior):
+        raise InputError("rough ground has a schedule of its own: leave out --randomize, --redraw and --prior")
     from surefoot.learn.distributed import Alone, joined
 
     group = joined() or Alone()
@@ -69,7 +72,9 @@ def train(
     if robot not in LESSONS:
         if engine != "cpu":
             raise InputError(f"{robot} is too small a robot for a GPU: leave out --engine {engine}")
-        return _train_small(robot, task, run, steps, (seed, every or EVERY), until_passing, randomize, again, group)
+        return _train_small(
+            robot, task, run, steps, (seed, every or EVERY), until_passing, (randomize, prior), again, group
+        )
     if task not in ("", "velocity"):
         raise InputError(f"{robot} has one task, 'velocity', not {task!r}: leave out --task")
     lesson = lesson_on(engine, robot)
@@ -78,16 +83,16 @@ def train(
     sim = Sim(loaded, worlds=lesson.worlds, engine=engine, seed=group.seed(seed))
     judged = Sim(loaded, worlds=256, engine=engine, seed=999)
     every = every or (EVERY if engine == "cpu" else 500 * lesson.worlds)
-    found = []
+    found, belief = [], _belief(prior, sim)
 
     def evaluate(policy) -> dict[str, float]:
-        found.append(walk(lesson.task, judged, _there(policy, judged).play(), e=judged.params.prior()))
+        found.append(walk(lesson.task, judged, _there(policy, judged).play(), e=belief))
         tell(f"\n{found[-1]}")
         return {"survival": found[-1].survival, "speed_error": found[-1].speed_error, "walks": float(found[-1].walks)}
 
     stop = (lambda _record: bool(found) and found[-1].walks) if until_passing else None
     name, tuned = (lesson.randomize, lesson.moves) if randomize == "own" else (randomize, {})
-    moves = schedule(name, sim.params.prior(), worlds=lesson.worlds * group.size, **tuned)
+    moves = schedule(name, belief, worlds=lesson.worlds * group.size, **tuned)
     done = teach(
         sim, lesson, run=run, seed=seed, evaluate=evaluate, every=every, stop=stop, say=tell, e=moves.prior, randomize=moves,
         redraw=again, group=group,
@@ -96,6 +101,14 @@ def train(
 
 
 EVERY = 200_000
+
+
+def _belief(file: Path | None, sim: Any) -> Any:
+    """p(e) of all Params: the robot file's, with what a file tells of some of them."""
+    from surefoot.cli_recorded import belief_of
+
+    found = belief_of(file)
+    return sim.params.prior() if found is None else found.over(sim.params)
 
 
 def _there(policy: Any, sim: Any) -> Any:
@@ -119,11 +132,14 @@ def _train_small(
     steps: int | None,
     numbers: tuple[int, int],
     until_passing: bool,
-    randomize: str,
+    drawn: tuple[str, Path | None],
     redraw: Any,
     group: Any,
 ) -> int:
-    """`train` of a robot without legs; `numbers` are the seed and the transitions between two judgements."""
+    """`train` of a robot without legs.
+
+    `numbers` are the seed and the transitions between two judgements, `drawn` how p(e) moves and the file it is read from.
+    """
     from surefoot.evaluate import judge
     from surefoot.evaluate.runs import task_of
     from surefoot.learn import train as learn
@@ -136,13 +152,12 @@ def _train_small(
     loaded, judged_task = task_of(robot, task)
     preset, (seed, every) = settings(robot), numbers
     sim, judged = Sim(loaded, worlds=preset.worlds, seed=group.seed(seed)), Sim(loaded, worlds=256, seed=999)
-    moves = schedule(
-        "fixed" if randomize == "own" else randomize, sim.params.prior(), worlds=preset.worlds * group.size
-    )
-    found = []
+    (randomize, file), found = drawn, []
+    belief = _belief(file, sim)
+    moves = schedule("fixed" if randomize == "own" else randomize, belief, worlds=preset.worlds * group.size)
 
     def evaluate(policy) -> dict[str, float]:
-        found.append(judge(judged_task, judged, policy.play(), e=judged.params.prior().sample(judged.worlds, 999)))
+        found.append(judge(judged_task, judged, policy.play(), e=belief.sample(judged.worlds, 999)))
         tell(f"\n{found[-1]}")
         return {name: value.value for name, value in found[-1].summary.items() if value.count}
 

@@ -210,6 +210,15 @@ class Prior:
         params = _rebound(self.params.only(*names), self.params)
         return Prior(params=params, product=self.product.keep(params.names))
 
+    def over(self, params: Params) -> "Prior":
+        """The same belief over all of `params`: those that it does not hold are as `params.prior()` has them."""
+        strange = [label for label in self.params.names if label not in params.names]
+        if strange:
+            raise InputError(
+                f"the prior is about '{strange[0]}', which is not a scalar of these params {did_you_mean(strange[0], params.names)}"
+            )
+        return Prior(params=params, product=params.prior().product.with_pieces(self.product.pieces))
+
     def _with(self, pieces: Iterable[Piece]) -> "Prior":
         return Prior(params=self.params, product=self.product.with_pieces(pieces))
 

@@ -82,13 +82,16 @@ class World:
         Args:
             task: what to do.
             sim: where.
-            e: what e is drawn from at every reset; None: e stays as the sim has it.
+            e: what e is drawn from at every reset, Params that it does not hold as sim.params.prior() has them; None: e stays as the
+                sim has it.
             seed: of starts, commands and e.
             commands: a curriculum of commands.
             redraw: Params that change within an episode, drawn as `e` has them.
         """
         if redraw is not None and e is None:
             raise InputError("redraw needs a prior to draw from: give e=sim.params.prior()")
+        if e is not None and set(e.params.names) != set(sim.params.names):
+            e = e.over(sim.params)
         self.task, self.sim, self.prior, self.seed, self.redraw = task, sim, e, seed, redraw
         self.contract = task.contract(sim)
         self.worlds, self.actions = sim.worlds, len(self.contract.action.joints)
