@@ -129,6 +129,11 @@ def _traces(page: Page, problem: Problem, fit: Fit) -> None:
             f"{channel} [{unit}]",
             dashed=("nominal",),
         )
+        gaps = {name: series["log"] - series[name] for name in parts}
+        page.lines(
+            f"{channel} of {column}: log minus replay", x, gaps, "time, windows one after the other [s]", f"{channel} [{unit}]",
+            dashed=("nominal",), height=220,
+        )  # fmt: skip
 
 
 def _axis(problem: Problem, here: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -171,7 +176,7 @@ def _residuals(page: Page, problem: Problem, fit: Fit) -> None:
                         height=240,
                     )
             page.lines(
-                f"{column}: autocorrelation of the residual", *_autocorrelation(part, t), "lag [s]", "1",
+                f"{column}: autocorrelation of the residual", *_autocorrelation(part, t), "lag [s]", "autocorrelation",
                 note="white noise would fall to zero after the first sample",
             )  # fmt: skip
 
