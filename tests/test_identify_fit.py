@@ -362,7 +362,7 @@ def test_report_holds_traces_intervals_confounding_and_residuals(planted, tmp_pa
     ({"start": "guess"}, "not 'estimate' or 'log'"),
     ({"held_out": 1.5}, "not a share"),
     ({"robust": -1.0}, "above zero"),
-    ({"starts": 0}, "at least 1"),
+    ({"starts": 0}, "whole number from 1 on"),
     ({"window": -1.0}, "greater than zero"),
     ({"channels": ["gyro"]}, "cannot be replayed"),
 ])  # fmt: skip
