@@ -57,6 +57,8 @@ def identify(
     seed: int = 0,
     check: File = None,
     out: File = None,
+    another: File = None,
+    own: Names = None,
     report: File = None,
     json: bool = False,
 ) -> int:
@@ -92,6 +94,8 @@ def identify(
         seed: of the starts and of CMA-ES.
         check: the designed motion that was recorded: compare what it should teach with what was found.
         out: .json file for the fit; with both modes, the inverse one is written beside it.
+        another: .toml or .json file for p(e) of another robot of the same kind: joints as they differ on this one.
+        own: names of Params that belong to this robot alone, "encoder_bias": in that file they stay as they were believed.
         report: .html file for the report.
         json: print the fit as JSON.
     """
@@ -99,10 +103,12 @@ def identify(
 
     given = dict(locals())
     _refuse(mode, given)
-    for file, suffix in ((out, ".json"), (report, ".html")):
-        if file is not None and file.suffix != suffix:
-            raise InputError(f"'{file}' must end in {suffix}")
-    writable(out, report)
+    for file, suffixes in ((out, (".json",)), (another, (".toml", ".json")), (report, (".html",))):
+        if file is not None and file.suffix not in suffixes:
+            raise InputError(f"'{file}' must end in {' or '.join(suffixes)}")
+    if own is not None and another is None:
+        raise InputError("--own says what another robot does not share: give --another FILE too, or leave it out")
+    writable(out, another, report)
     design = None if check is None else _design(check)
     found = recorded(
         robot, logs, judges=judges, params=params, mapping=mapping, held=held_word(suspended, hung), gains=gains, whole=whole
@@ -146,6 +152,12 @@ def identify(
         tell(f"written: {fit.save(out)}")
         if both is not None:
             tell(f"written: {both.inverse.save(out.with_name(f'{out.stem}-inverse.json'))}")
+    if another is not None:
+        from surefoot.identify import another_robot
+
+        belief = equation["prior"] or found.sim.params.prior()
+        another_robot(fit, belief, own=names(own) or ()).save(another)
+        tell(f"written: {another}")
     if report is not None:
         from surefoot.identify.report_page import report as page_of
 

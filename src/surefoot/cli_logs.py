@@ -4,10 +4,12 @@ import json as json_format
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surefoot.cli_words import AnyRobot, File, Mapping, Seconds, Source, Target, answer, table
+from surefoot.cli_words import AnyRobot, File, Mapping, Seconds, Source, Target, answer, table, tell
 
 if TYPE_CHECKING:
     from surefoot.identify import Fit
+    from surefoot.logs import Log
+    from surefoot.sim import Sim
 
 
 def log_info(path: Source, /, *, mapping: Mapping = None, json: bool = False) -> int:
@@ -48,6 +50,8 @@ def replay(
     *,
     params: File = None,
     e: File = None,
+    prior: File = None,
+    draws: int = 128,
     mapping: Mapping = None,
     start: Seconds = None,
     stop: Seconds = None,
@@ -64,6 +68,8 @@ def replay(
         robot: robot to simulate; the one the log names when left out.
         params: .toml or .json file with the Params; the robot file's own when left out.
         e: .toml or .json file with values of Params by name, or a fit; nominal ones when left out.
+        prior: file of a prior, or a fit, whose posterior it is: compare with the mean over robots drawn from it.
+        draws: how many of them.
         mapping: name of a bundled mapping, or a mapping file.
         start: time at which the replay starts [s]; the first command when left out.
         stop: time at which it ends [s]; the end of the commands when left out.
@@ -77,6 +83,8 @@ def replay(
     from surefoot.errors import InputError
     from surefoot.sim.gap import gaps
 
+    if e is not None and prior is not None:
+        raise InputError("--e replays one robot and --prior many: leave out one of them")
     (recorded,) = read([log], mapping, whole=whole, one=True)
     name = robot if robot is not None else recorded.robot
     if name is None:
@@ -90,6 +98,8 @@ def replay(
     for option, at in (("start", start), ("stop", stop)):
         if at is not None and not first <= at <= last:
             raise InputError(f"--{option} {at:g} s lies outside the log, which runs from {first:g} to {last:g} s")
+    if prior is not None:
+        return _foreseen(sim, recorded, prior, draws=draws, start=start, stop=stop, json=json)
     found = gaps(sim.replay(recorded, values, start=start, stop=stop))
     titles = ("channel", "column", "rms", "worst", "bias", "floor", "unit")
 
@@ -101,6 +111,40 @@ def replay(
         return table([titles, *rows])
 
     answer([vars(g) for g in found], text, json)
+    return 0
+
+
+def _foreseen(
+    sim: "Sim", log: "Log", prior: Path, *, draws: int, start: float | None, stop: float | None, json: bool
+) -> int:
+    """Print the gap between a log and the mean over robots drawn from a prior, and how many readings lie in 90 % of the draws."""
+    import numpy as np
+
+    from surefoot.cli_recorded import belief_of
+    from surefoot.identify import foresee
+
+    belief = belief_of(prior)
+    assert belief is not None
+    shown = foresee(sim, log, belief, draws=draws, start=start, stop=stop)
+    if shown.diverged:
+        tell(f"{shown.diverged} of {draws} draws left the numbers and are left out")
+    found = [
+        {
+            "channel": name, "column": column, "rms": float(np.sqrt(np.mean(gap**2))), "worst": float(np.abs(gap).max()),
+            "bias": float(gap.mean()), "inside": float(inside), "unit": shown.log[name].unit,
+        }
+        for name in shown.mean
+        for column, gap, inside in zip(shown.columns[name], shown.gap(name).T, shown.inside(name), strict=True)
+    ]  # fmt: skip
+    titles = ("channel", "column", "rms", "worst", "bias", "inside 90 %", "unit")
+
+    def text() -> str:
+        numbers = ("rms", "worst", "bias", "inside")
+        return table(
+            [titles, *((g["channel"], g["column"], *(f"{g[n]:.4g}" for n in numbers), g["unit"]) for g in found)]
+        )
+
+    answer(found, text, json)
     return 0
 
 

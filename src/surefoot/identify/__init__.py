@@ -4,6 +4,7 @@ import sys
 import types
 from typing import Any
 
+from surefoot.identify.another import Foreseen, another_robot, foresee
 from surefoot.identify.fit import Confounded, Fit, Misfit, Run, Score, load_fit
 from surefoot.identify.identify import identify
 from surefoot.identify.inverse import identify_inverse
@@ -17,9 +18,9 @@ from surefoot.identify.spread import SpreadFit, fit_spread, spread_of_logs
 from surefoot.identify.windows import Windows, cut
 
 __all__ = [
-    "Cloud", "Confounded", "Fit", "Misfit", "Problem", "Run", "Score", "SensorFit", "SpreadFit", "Windows", "accel_scale", "compare", "cut",
-    "fit_encoder_noise", "fit_imu_noise", "fit_sensor_noise", "fit_spread", "gyro_scale", "identify", "identify_both", "identify_inverse",
-    "load_fit", "log_likelihood_of", "sample_posterior", "solve", "spread_of_logs",
+    "Cloud", "Confounded", "Fit", "Foreseen", "Misfit", "Problem", "Run", "Score", "SensorFit", "SpreadFit", "Windows", "accel_scale",
+    "another_robot", "compare", "cut", "fit_encoder_noise", "fit_imu_noise", "fit_sensor_noise", "fit_spread", "foresee", "gyro_scale",
+    "identify", "identify_both", "identify_inverse", "load_fit", "log_likelihood_of", "sample_posterior", "solve", "spread_of_logs",
 ]  # fmt: skip
 
 
