@@ -10,7 +10,7 @@ import surefoot as sf
 from surefoot.bench import real_go2, real_so101, real_xl330
 from surefoot.bench.table import Request
 from surefoot.errors import InputError
-from surefoot.identify import load_fit
+from surefoot.identify import another_robot, load_fit
 from surefoot.identify.coordinates import shares
 from surefoot.identify.fit import Fit
 from surefoot.identify.servo import Rig
@@ -402,29 +402,61 @@ def test_the_go2_bench_scores_and_holds_out_the_end_of_a_recording():
     assert weight == pytest.approx({"mass_thigh": 1.152, "mass_calf": 0.194}, abs=1e-3)
 
 
-def test_what_a_recording_does_not_tell_stays_at_the_published_figure():
-    """Slow motion far from the stops tells friction and weight: they are carried over, the stops are not guessed."""
+def in_the_air(u, t, planted, *, kd=1.5):
+    """A Go2 with its legs in the air that follows u (T, 12) under e, with readings that drift a little."""
     robot = sf.load("go2")
-    t = np.arange(0.0, 4.0, 0.005)
-    rest = np.array([robot.pose[j] for j in robot.joints])
-    u = rest - 0.35 + 0.7 * np.abs((0.7 * t[:, None] + np.linspace(0, 1, 12)) % 2.0 - 1.0)
     make = {"unit": "rad", "t": t, "columns": robot.joints, "clock": "log"}
     still = Channel(name="joint_pos", values=u, role="y", **make)
     log = Log(
-        channels=(Channel(name="joint_pos_target", values=u, role="u", **make), still), robot="go2", meta={"kp": 20.0, "kd": 1.5}
+        channels=(Channel(name="joint_pos_target", values=u, role="u", **make), still), robot="go2", meta={"kp": 20.0, "kd": kd}
     )  # fmt: skip
     sim = real_go2.sim_of(log, slope=False)
-    planted = {"coulomb_thigh": 0.35, "mass_thigh": 1.4, "armature_hip": 0.03}
     e = {**sim.params.nominal_e(1), **{name: np.array([value]) for name, value in planted.items()}}
     moved = sim.replay(log, e, channels=("joint_pos",)).values["joint_pos"][0]
     noise = 5e-4 * np.cumsum(np.random.default_rng(0).standard_normal(moved.shape), axis=0) / np.sqrt(len(t))
-    log = replace(log, channels=(log["joint_pos_target"], replace(still, values=moved + noise)))
-    found, words = real_go2.transferable(sim, log, Request())
-    assert found["coulomb_thigh"][0] == pytest.approx(0.35, rel=0.15)
-    assert found["mass_thigh"][0] == pytest.approx(1.4, rel=0.1)
-    for name in ("calf_stop", "stop_damping"):
-        assert name in words
-        np.testing.assert_array_equal(found[name], sim.params.nominal_e(1)[name])
+    return replace(log, channels=(log["joint_pos_target"], replace(still, values=moved + noise)))
+
+
+@pytest.mark.slow
+def test_a_slow_recording_tells_friction_and_strength_and_leaves_the_rest_as_published():
+    """Triangles at one speed, far from the stops: dry friction against a known weight is carried over, nothing else is guessed."""
+    robot = sf.load("go2")
+    t = np.arange(0.0, 7.0, 0.005)
+    rest = np.array([robot.pose[j] for j in robot.joints])
+    u = rest - 0.35 + 0.7 * np.abs((0.7 * t[:, None] + np.linspace(0, 1, 12)) % 2.0 - 1.0)
+    log = in_the_air(u, t, {"coulomb_thigh": 0.35, "coulomb_calf": 0.5, "strength": 0.86})
+    assert real_go2.one_speed(log)
+    found, words = real_go2.transferable(log, Request(), slope=False)
+    assert found["strength"] == pytest.approx(0.86, rel=0.05)
+    assert found.e["coulomb_thigh"][0] == pytest.approx(0.35, rel=0.15)
+    assert found.e["coulomb_calf"][0] == pytest.approx(0.5, rel=0.15)
+    assert "masses thigh and calf" in words
+    assert "damping_thigh" in words
+    assert not {"mass_thigh", "mass_calf", "damping_hip", "com_calf"} & set(found.params)
+    other = real_go2.sim_of(log, each=True, slope=False)
+    prior = another_robot(found, real_go2.published(other.params), own=[n for n in real_go2.OWN if n in found.params])
+    middle = prior.quantile(0.5)
+    assert middle["coulomb_calf"][0] == pytest.approx(0.5, rel=0.15)
+    assert middle["strength"][0] == pytest.approx(1.0, abs=0.01)
+    for name in ("calf_stop", "damping_hip", "mass_calf"):
+        np.testing.assert_allclose(middle[name], other.params.nominal_e(1)[name], rtol=1e-5)
+
+
+def test_a_recording_with_many_speeds_may_tell_viscous_from_dry_friction():
+    t = np.arange(0.0, 4.0, 0.005)
+    q = 0.3 * np.sin(2 * np.pi * (0.2 * t + 0.3 * t**2))[:, None] * np.ones(12)
+    make = {"unit": "rad", "t": t, "columns": sf.load("go2").joints, "clock": "log"}
+    assert not real_go2.one_speed(Log(channels=(Channel(name="joint_pos", values=q, role="y", **make),), robot="go2"))
+
+
+def test_the_calf_of_the_reference_model_is_the_makers_and_two_cylinders_of_an_import():
+    """0.154 kg and a foot of 0.04 kg are the maker's; two links without a mass, of 1000 kg/m³, make the reference model's 0.241352 kg."""
+    cylinders = 1000.0 * np.pi * (0.011**2 * 0.065 + 0.0155**2 * 0.03)
+    assert 0.154 + 0.04 + cylinders == pytest.approx(0.241352, abs=1e-6)
+    assert sf.Sim(sf.load("go2")).model.body("FL_calf").mass[0] == pytest.approx(0.241352)
+    assert abs(real_go2.CALF_MASS - (0.154 + 0.04)) < 1e-9
+    height = -(0.154 * 0.115 + 0.04 * 0.213) / 0.194
+    assert height + 0.141417 == pytest.approx(real_go2.CALF_COM, abs=1e-5)
 
 
 def test_the_so101_bench_takes_the_jaw_in_and_finds_the_liveliest_piece():

@@ -343,7 +343,7 @@ def foreseen(sim: Sim, logs: Sequence[Log], prior: Prior) -> tuple[float, str, f
     found = [foresee(sim, log, prior, draws=DRAWS, channels=("joint_pos",)) for log in logs]
     gap = np.concatenate([part.gap("joint_pos") for part in found])
     inside = np.average(
-        [part.inside("joint_pos") for part in found], weights=[len(part.gap("joint_pos")) for part in found]
+        [part.inside("joint_pos").mean() for part in found], weights=[len(part.gap("joint_pos")) for part in found]
     )
     return (
         float((gap**2).sum(-1).mean()),

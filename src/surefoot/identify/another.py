@@ -2,9 +2,9 @@
 
     v_k = m + shared + own_k        shared ~ N(0, s² / n),   own_k ~ N(0, s²)        (of ln v on a log scale)
 
-n joints of one sort are n draws of what such a joint can be: m is their mean, s their spread, and the joints of another robot are further
-draws. A value that all of the robot shares (a mass, a delay) is known as well as the fit knows it. What the fit knows less well than it was
-believed, what ended at a bound and what belongs to one robot alone stay as they were believed.
+n joints of one sort are n draws of what such a joint can be: m is their mean, s their spread (as wide as so few draws leave it), and the
+joints of another robot are further draws. A value that all of the robot shares (a mass, a delay) is known as well as the fit knows it. What
+the fit knows less well than it was believed, what ended at a bound and what belongs to one robot alone stay as they were believed.
 """
 
 from collections.abc import Sequence
@@ -93,11 +93,12 @@ def _single(param: Param, value: float, std: float) -> Distribution:
 
 
 def _joints(param: Param, values: np.ndarray, std: np.ndarray) -> Spread:
-    """Of joints of one sort; where they do not differ, as far as each of them is known."""
+    """Of joints of one sort; where they do not differ, as far as each of them is known. As wide as Student's 90 %: n joints are few."""
     log, n = param.scale == "log", len(values)
     x = np.log(values) if log else values
     known = float(np.sqrt(np.mean((std / values if log else std) ** 2)))
     s = max(float(x.std(ddof=1)), known, TINY * (1.0 if log else param.high - param.low))
+    s *= float(student.ppf(0.95, n - 1) / student.ppf(0.95, np.inf))
     m, error = float(x.mean()), s / np.sqrt(n)
     shared = LogNormal(median=float(np.exp(m)), sigma=error) if log else Normal(mean=m, sd=error)
     return Spread(shared=shared, own=s)
