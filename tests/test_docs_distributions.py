@@ -31,6 +31,11 @@ def test_distributions_shown_on_their_page_are_found_and_trained_from(tmp_path, 
     assert set(rows["arm_damping"]) <= set(drawn["arm_damping"])
     assert np.ptp(rows["arm_mass"]) > 0.05
     assert names["run"].steps >= 2000
+    calves = names["first"].e["coulomb"][0]
+    assert calves == pytest.approx([0.6, 0.8, 0.5, 0.9], rel=0.1)
+    assert names["kind"].quantile(0.5)["coulomb"][0] == pytest.approx(np.exp(np.log(calves).mean()), rel=0.05)
+    assert names["kind"].interval()["strength"] == pytest.approx((0.55, 1.45), abs=0.01)
+    assert names["seen"].inside("joint_pos").mean() > 0.7
 
 
 def test_sensor_noise_shown_on_its_page_is_found(tmp_path, monkeypatch):

@@ -156,6 +156,8 @@ def test_what_cannot_be_said_of_another_robot_is_refused_in_a_sentence(robot, si
     tied = sf.Params(coulomb=sf.coulomb("arm.*", low=0.02, high=2.0, scale="log"))
     with pytest.raises(InputError, match="'coulomb' has 6 values in the fit and 1 in the prior"):
         another_robot(fit, sf.Sim(robot, tied).params.prior())
+    with pytest.raises(InputError, match="the prior's 'coulomb' is not the 'coulomb' of this sim"):
+        foresee(sf.Sim(robot, tied), log, believed(sim))
     with pytest.raises(InputError, match="draws=1 must be a whole number of at least 2"):
         foresee(sim, log, believed(sim), draws=1)
     with pytest.raises(InputError, match=r"level=1\.5 must be a share"):

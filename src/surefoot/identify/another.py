@@ -172,6 +172,11 @@ def foresee(
         raise InputError(f"draws={draws!r} must be a whole number of at least 2: a mean of one draw foresees nothing")
     if not 0.0 < level < 1.0:
         raise InputError(f"level={level!r} must be a share between 0 and 1")
+    for name in prior.params:
+        if name not in sim.params or prior.params.elements[name] != sim.params.elements[name]:
+            raise InputError(
+                f"the prior's '{name}' is not the '{name}' of this sim: give the sim the Params that the prior is over (--params)"
+            )
     e = prior.sample(draws, seed)
     shown = sim.replay(log, e, start=start, stop=stop, channels=channels)
     good = ~shown.diverged
