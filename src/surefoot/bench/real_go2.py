@@ -296,8 +296,8 @@ def transferable(log: Log, request: Request, *, slope: bool) -> tuple[Fit, str]:
     while True:
         found = fitted(sim, log, request, beside=beside)
         known = {name: ratio for name, ratio in widths(found, belief).items() if name not in OWN}
-        worst = max(known, key=lambda name: known[name])
-        if known[worst] <= 1.0:
+        worst = max(known, key=lambda name: known[name], default=None)
+        if worst is None or known[worst] <= 1.0:
             break
         beside, given_up = [*beside, worst], [*given_up, worst]
     words = [f"masses {' and '.join(n.removeprefix('mass_') for n in MASSES)}"]

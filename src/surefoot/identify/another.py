@@ -31,7 +31,7 @@ def another_robot(fit: Fit, prior: Prior, *, own: Sequence[str] = ()) -> Prior:
 
     Args:
         fit: of one robot; Params with a value for each joint show how far joints of one sort differ.
-        prior: what is believed of the other robot without that fit, over the Params wanted.
+        prior: what is believed of the other robot without that fit, over the Params wanted; others that were fitted are left out.
         own: names of Params that belong to the fitted robot alone.
     """
     for name in own:
@@ -44,12 +44,7 @@ def another_robot(fit: Fit, prior: Prior, *, own: Sequence[str] = ()) -> Prior:
         if name in own or name in bound or wide.get(name, np.inf) > 1.0:
             continue
         values, std = fit.e[name].ravel(), _of(fit, name, fit.std)
-        single = not prior.params.elements[name]
-        if len(values) > 1 and single:
-            raise InputError(
-                f"'{name}' has {len(values)} values in the fit and one in the prior: give both the same Params (each=)"
-            )
-        beliefs[name] = _single(param, values[0], std[0]) if single else _joints(param, values, std)
+        beliefs[name] = _joints(param, values, std) if len(values) > 1 else _single(param, values[0], std[0])
     return prior.replace(beliefs)
 
 
