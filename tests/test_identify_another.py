@@ -196,6 +196,8 @@ def test_the_command_line_writes_the_file_and_foresees_a_log_with_it(sim, robot,
     for wrong, sentence in (
         ([*fit, "--own", "strength"], "give --another FILE too"),
         ([*fit, "--another", "prior.html"], "must end in .toml or .json"),
+        ([*fit, "--another", str(tmp_path / "b.toml"), "--own", "strenght"], "did you mean 'strength'"),
+        ([*replay[:-4], "--draws", "4"], "give --prior FILE too"),
         ([*replay, "--e", str(tmp_path / "another.toml")], "leave out one of them"),
     ):
         assert cli.run(wrong) == 2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from surefoot.cli_words import File, Mapping, RobotName, Seconds, answer, table, tell
-from surefoot.errors import InputError
+from surefoot.errors import InputError, choose
 
 if TYPE_CHECKING:
     from surefoot.cli_recorded import Recorded
@@ -113,6 +113,8 @@ def identify(
     found = recorded(
         robot, logs, judges=judges, params=params, mapping=mapping, held=held_word(suspended, hung), gains=gains, whole=whole
     )  # fmt: skip
+    for name in names(own) or ():
+        choose(name, found.sim.params, "a param of this robot")
     known = as_e(found.sim, values_of(fixed))
     if known is not None:
         found = _without(found, known)

@@ -2,7 +2,9 @@
 
 import json as json_format
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
 
 from surefoot.cli_words import AnyRobot, File, Mapping, Seconds, Source, Target, answer, table, tell
 
@@ -51,7 +53,7 @@ def replay(
     params: File = None,
     e: File = None,
     prior: File = None,
-    draws: int = 128,
+    draws: Annotated[int | None, tyro.conf.arg(metavar="COUNT")] = None,
     mapping: Mapping = None,
     start: Seconds = None,
     stop: Seconds = None,
@@ -69,7 +71,7 @@ def replay(
         params: .toml or .json file with the Params; the robot file's own when left out.
         e: .toml or .json file with values of Params by name, or a fit; nominal ones when left out.
         prior: file of a prior, or a fit, whose posterior it is: compare with the mean over robots drawn from it.
-        draws: how many of them.
+        draws: how many of them; 128 when left out.
         mapping: name of a bundled mapping, or a mapping file.
         start: time at which the replay starts [s]; the first command when left out.
         stop: time at which it ends [s]; the end of the commands when left out.
@@ -85,6 +87,8 @@ def replay(
 
     if e is not None and prior is not None:
         raise InputError("--e replays one robot and --prior many: leave out one of them")
+    if draws is not None and prior is None:
+        raise InputError("--draws says how many robots are drawn from a prior: give --prior FILE too, or leave it out")
     (recorded,) = read([log], mapping, whole=whole, one=True)
     name = robot if robot is not None else recorded.robot
     if name is None:
@@ -99,7 +103,7 @@ def replay(
         if at is not None and not first <= at <= last:
             raise InputError(f"--{option} {at:g} s lies outside the log, which runs from {first:g} to {last:g} s")
     if prior is not None:
-        return _foreseen(sim, recorded, prior, draws=draws, start=start, stop=stop, json=json)
+        return _foreseen(sim, recorded, prior, draws=128 if draws is None else draws, start=start, stop=stop, json=json)
     found = gaps(sim.replay(recorded, values, start=start, stop=stop))
     titles = ("channel", "column", "rms", "worst", "bias", "floor", "unit")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
-from surefoot.errors import InputError, did_you_mean
+from surefoot.errors import InputError, choose, did_you_mean
 from surefoot.identify.coordinates import shares
 from surefoot.identify.fit import Fit
 from surefoot.logs import Log
@@ -168,9 +168,12 @@ def foresee(
     if not 0.0 < level < 1.0:
         raise InputError(f"level={level!r} must be a share between 0 and 1")
     for name in prior.params:
-        if name not in sim.params or prior.params.elements[name] != sim.params.elements[name]:
+        choose(
+            name, sim.params, "a param of this sim, but the prior holds it: give the sim the prior's Params (--params)"
+        )
+        if prior.params.elements[name] != sim.params.elements[name]:
             raise InputError(
-                f"the prior's '{name}' is not the '{name}' of this sim: give the sim the Params that the prior is over (--params)"
+                f"the prior's '{name}' is not the '{name}' of this sim, which has other targets: give the sim the prior's Params (--params)"
             )
     e = prior.sample(draws, seed)
     shown = sim.replay(log, e, start=start, stop=stop, channels=channels)
