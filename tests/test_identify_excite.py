@@ -137,7 +137,7 @@ def test_noise_comes_from_the_robot_or_from_a_fit(sim):
     with pytest.raises(InputError, match="a channel of 'servo' with a stated noise"):
         sensor_noise_of(sim, ("gyro",))
     score = SimpleNamespace(channel="joint_pos", column="servo", windows="held out", after=0.02)
-    fit = SimpleNamespace(scores=[score], std=np.array([3.0, 4.0]), white_std=np.array([1.0, 1.0]))
+    fit = SimpleNamespace(params=sim.params, scores=[score], std=np.array([3.0, 4.0]), white_std=np.array([1.0, 1.0]))
     found = noise_of(sim, fit)
     assert found.std["joint_pos"][0] == 0.02
     assert found.inflation == pytest.approx(3.5)

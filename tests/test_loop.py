@@ -152,7 +152,8 @@ def test_the_truth_of_a_reality_in_the_words_of_the_params(qube):
     assert found.e["pendulum_damping"] == pytest.approx(5e-6)
     assert found.e["encoder_bias"] == pytest.approx(0.006)
     assert found.e["arm_mass"] == pytest.approx(0.095)
-    assert found.beyond == ("velocity_filter",)
+    assert found.e["velocity_filter"] == pytest.approx(0.005)
+    assert found.beyond == ()
 
 
 def test_what_no_param_holds_is_named(qube):
@@ -326,6 +327,27 @@ def test_hidden_realities_differ_and_are_partly_held():
     sorts = [hidden("qube", k) for k in range(4)]
     assert [sort for sort, _ in sorts] == ["held", "beyond", "held", "beyond"]
     assert len({text for _, text in sorts}) == 4
+
+
+def test_given_realities_are_sorted_by_what_the_params_hold_and_bad_ones_are_refused(tmp_path):
+    from surefoot.bench.loop import cases_of, hidden
+    from surefoot.bench.table import Request
+
+    for k in range(2):
+        (tmp_path / f"robot-{k}.toml").write_text(hidden("qube", k)[1])
+    request = Request(realities=tmp_path, seeds=1)
+    assert list(cases_of(request)) == ["qube held robot-0", "qube beyond robot-1"]
+    for text, sentence in (
+        ('robot = "qube', "odd is not valid TOML"),
+        ("level = 0.3", "odd has no 'robot'"),
+        ('robot = "crazyflie"', "'crazyflie' is not a robot with a loop"),
+    ):
+        (tmp_path / "odd.toml").write_text(text)
+        with pytest.raises(InputError, match=sentence):
+            cases_of(request)
+        if "crazyflie" not in text:
+            with pytest.raises(InputError, match=sentence):
+                loop_of("qube", f"twin:{tmp_path / 'odd.toml'}")
 
 
 # -------------------------------------------------------------------- which policy is kept

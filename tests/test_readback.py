@@ -71,6 +71,7 @@ RANGES = {
     "encoder_quantum": (0.0, 0.01, {"of": JOINTS}),
     "velocity_noise": (0.0, 0.1, {"of": JOINTS}),
     "velocity_differencing": (0.0, 1.0, {"choices": (0.0, 1.0)}),
+    "velocity_filter": (0.0, 0.03, {}),
     "gyro_noise": (0.0, 1e-3, {}),
     "gyro_bias": (-0.02, 0.02, {}),
     "gyro_walk": (0.0, 1e-3, {}),

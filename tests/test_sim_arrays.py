@@ -19,6 +19,7 @@ IMPERFECT = sf.Params(
     encoder_quantum=sf.encoder_quantum(low=0.0, high=0.01),
     velocity_noise=sf.velocity_noise(low=0.0, high=0.2),
     differencing=sf.discrete("velocity_differencing", 0, 1),
+    filtered=sf.discrete("velocity_filter", 0, 0.03),
     **{
         f"gyro_{k}": getattr(sf, f"gyro_{k}")(low=0.0, high=0.02)
         for k in ("noise", "bias", "walk", "scale", "misalignment")

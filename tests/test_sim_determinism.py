@@ -29,6 +29,7 @@ EVERYTHING = {
     "sensor_dropout": P["sensor_dropout"](low=0, high=0.3),
     "sensor_period": P["sensor_period"]("imu", low=0, high=0.05),
     "velocity_differencing": P["velocity_differencing"](low=0, high=1),
+    "velocity_filter": P["velocity_filter"](low=0, high=0.03),
     "gyro_walk": P["gyro_walk"](low=0, high=0.1),
     "push": P["push"](low=0, high=1, interval=0.2),
     "gust": P["gust"](low=0, high=3),

@@ -7,10 +7,12 @@ import pytest
 
 from rigs import ENCODER, PENDULUM, TORQUE, WHEEL, readings, rig
 from surefoot.errors import InputError
+from surefoot.identify.information import sensor_noise_of
 from surefoot.params import CONSTRUCTORS as P
 from surefoot.params import Params
 from surefoot.robots import load
 from surefoot.sim import Sim
+from surefoot.sim.record import Recording
 
 FREE = 'model = "torque"\n'
 PD = 'model = "pd"\nkp = 400.0\nkd = 4.0\narmature = 0.02\n'
@@ -91,6 +93,52 @@ def test_speed_by_differencing_is_the_change_of_the_delivered_angle(tmp_path):
         assert y["joint_vel"][1:] == pytest.approx((y["joint_pos"] - before)[1:] / 0.005, abs=1e-12)
         assert (sim.sense()["joint_vel"] == y["joint_vel"]).all()  # asking twice changes nothing
         before = y["joint_pos"]
+
+
+@pytest.mark.parametrize("late", [0.0, 0.001, 0.0025, 0.006, 0.02])
+def test_filtered_speed_is_late_by_its_lag_in_the_worlds_and_in_the_replay(tmp_path, late):
+    """Under a constant acceleration a speed that is late by τ is a τ below the true one."""
+    sim = wheel(tmp_path, velocity_filter=P["velocity_filter"](low=0, high=0.1))
+    sim.apply({"velocity_filter": np.array([0.0, late, 0.05])})
+    sim.reset()
+    for _ in range(200):
+        sim.step(np.array([0.5]))
+        y = sim.sense()
+    a = sim.truth()["joint_vel"][0, 0] / 1.0
+    behind = (sim.truth()["joint_vel"] - y["joint_vel"])[:, 0] / a
+    early = sim.timestep / 2  # The engine's angles run half a substep ahead of its speeds, and so do their differences.
+    shown = max(late, 0.0025) - early if late > 0 else 0.0  # A difference alone is late by half a control step.
+    assert behind == pytest.approx([0.0, shown, 0.05 - early], abs=1e-5)
+    assert (sim.sense()["joint_vel"] == y["joint_vel"]).all()  # asking twice changes nothing
+    sim.apply({"velocity_filter": 0.0})
+    sim.reset()
+    recording = Recording(sim)
+    for _ in range(120):
+        recording.add(sim.sense(), np.full((3, 1), 0.5))
+        sim.step(np.array([0.5]))
+    log = recording.log()
+    replay = sim.replay(log, {"velocity_filter": np.array([0.0, late])}, channels=("joint_vel",))
+    measured, seen = replay.values["joint_vel"][:, 60:, 0]
+    assert measured - seen == pytest.approx(np.full(len(seen), shown * a), abs=1e-3 * a)
+
+
+def test_filtered_speed_of_coarse_encoders_has_the_noise_that_designs_count_with(tmp_path):
+    sim = wheel(
+        tmp_path,
+        worlds=400,
+        noise=True,
+        velocity_filter=P["velocity_filter"](low=0.001, high=0.1),
+        encoder_noise=P["encoder_noise"](low=0, high=1),
+    )
+    for late in (0.0025, 0.01, 0.03):
+        sim.apply({"velocity_filter": late, "encoder_noise": 0.01})
+        sim.reset()
+        v = []
+        for _ in range(60):
+            sim.step(np.zeros(1))
+            v.append(sim.sense()["joint_vel"][:, 0])
+        stated = sensor_noise_of(sim, ("joint_vel",)).std["joint_vel"]
+        assert np.std(v[30:]) == pytest.approx(float(stated[0]), rel=0.03)
 
 
 def test_two_encoders_keep_their_own_delays(tmp_path):

@@ -30,7 +30,7 @@ _EXAMPLES: dict[str, tuple[Any, ...]] = {
     "rotor_lag": (".*", 0.02, 0.12), "command_delay": (None, 0.0, 0.03), "command_jitter": (None, 0.0, 0.01),
     "rate_limit": (JOINTS, 2.0, 20.0), "encoder_bias": (JOINTS, -0.03, 0.03), "encoder_noise": (JOINTS, 0.0, 0.003),
     "encoder_quantum": (JOINTS, 0.0, 0.002), "velocity_noise": (JOINTS, 0.0, 0.1),
-    "velocity_differencing": (None, 0.0, 1.0),
+    "velocity_differencing": (None, 0.0, 1.0), "velocity_filter": (None, 0.002, 0.02),
     "gyro_noise": (None, 1e-4, 2e-3), "gyro_bias": (None, -0.02, 0.02), "gyro_walk": (None, 0.0, 1e-3),
     "gyro_scale": (None, -0.02, 0.02), "gyro_misalignment": (None, -0.02, 0.02), "accel_noise": (None, 1e-3, 1e-2),
     "accel_bias": (None, -0.2, 0.2), "accel_walk": (None, 0.0, 1e-3), "accel_scale": (None, -0.02, 0.02),

@@ -9,7 +9,6 @@ interrupted loop goes on at its last step.
 
 import re
 import time
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,13 +18,16 @@ import numpy as np
 
 from surefoot.bench.cases import beside, folder, package_hash, work
 from surefoot.bench.table import Mark, Request, Result
-from surefoot.errors import InputError
+from surefoot.errors import InputError, choose
 from surefoot.files import write_text
 from surefoot.hardware.generator import draw
+from surefoot.hardware.reality import robot_of
 from surefoot.loop import Ladder, Loop, begin_with, loop_of, prepare_loop, run_loop
 from surefoot.loop.judging import UNITS
 from surefoot.loop.settings import KITS
-from surefoot.loop.truth import held_text
+from surefoot.loop.truth import held_text, true_e
+from surefoot.robots import load
+from surefoot.sim import Sim
 
 REALITIES = 10
 LEVELS = (0.4, 0.9)
@@ -97,7 +99,9 @@ def cases_of(request: Request) -> dict[str, partial[list[Mark]]]:
             raise InputError(
                 f"--realities {request.realities} holds no .toml file: give the folder of some stand-in robots"
             )
-        given = [(_robot(f), f"given {f.stem}", f) for f in files]
+        given = [
+            (choose(robot_of(f), KITS, f"a robot with a loop ({f.name})"), f"{_sort(f)} {f.stem}", f) for f in files
+        ]
         return {f"{robot} {n}": found for robot, name, file in given for n, found in _cases(robot, name, file, request)}
     out: dict[str, partial[list[Mark]]] = {}
     for robot in ("qube",) if request.quick else ("qube", "go2"):
@@ -111,8 +115,9 @@ def cases_of(request: Request) -> dict[str, partial[list[Mark]]]:
     return dict(sorted(out.items(), key=lambda item: _seed(item[0])))
 
 
-def _robot(file: Path) -> str:
-    return str(tomllib.loads(file.read_text(encoding="utf-8")).get("robot", ""))
+def _sort(file: Path) -> str:
+    """Whether the Params of the robot hold all that a given reality is made of: "held" or "beyond"."""
+    return "held" if true_e(file, Sim(load(robot_of(file))).params).whole else "beyond"
 
 
 def _cases(robot: str, name: str, file: Path, request: Request) -> Iterator[tuple[str, partial[list[Mark]]]]:

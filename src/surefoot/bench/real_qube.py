@@ -47,6 +47,7 @@ def measure(request: Request) -> list[Mark]:
     rows += ahead_rows("Qube chirps, nominal model", nominal, "Params at the robot file's values, no cable", {}, {})
     if not request.quick:
         rows += rival_rows("Qube chirps", sim, data, HORIZON)
+        rows += speed_rows(sim, data, fit)
     return rows + swing_rows(sim, fit, request)
 
 
@@ -54,7 +55,7 @@ def qube_params() -> Params:
     """The unknowns of this set. Voltage and torque scale together, so the pendulum's mass is taken as given."""
     given = load("qube").params
     return Params(
-        **{n: p for n, p in given.items() if n not in ("pendulum_mass", "pendulum_com")},
+        **{n: p for n, p in given.items() if n not in ("pendulum_mass", "pendulum_com", "velocity_filter")},
         pendulum_com=given["pendulum_com"].replace(low=-0.02, high=0.02),
         cable=P["cable_stiffness"]("arm", low=1e-5, high=1e-2, nominal=1e-3, scale="log"),
         cable_rest=P["cable_rest"]("arm", low=-2.0, high=2.0, nominal=0.0, stiffness=1e-3),
@@ -98,6 +99,25 @@ def ahead_rows(
             name=f"{name}, RMSE of {joint}", value=value, unit="rad", op="<=" if mark is not None else None, mark=mark, reference=words,
         ))  # fmt: skip
     return out
+
+
+def speed_rows(sim: Sim, data: Recordings, fit: Fit) -> list[Mark]:
+    """How late the recorded speeds are, and the delay as positions and speeds together tell it."""
+    wider = sim.replace(params=Params(**sim.params, velocity_filter=load("qube").params["velocity_filter"]))
+    found = identify(wider, data.fit[:MOST], window=0.5, held_out=0.0, begin=fit.e, jumps=False)
+    ends = dict(zip(found.names, 1e3 * found.intervals(), strict=True))
+    told = f"{len(found.names)} scalars fitted on {len(data.fit[:MOST])} chirps"
+    rows = {
+        "velocity_filter": ("the recorded speeds are late by", "; the maker's filter of 50 rad/s: 20 ms"),
+        "command_delay": ("delay of commands, speeds compared too", ""),
+    }
+    return [
+        Mark(
+            name=f"Qube chirps, {words}", value=1e3 * float(found[name]), unit="ms",
+            reference=f"90 % interval {ends[name][0]:.2f} to {ends[name][1]:.2f} ms; {told}{more}",
+        )
+        for name, (words, more) in rows.items()
+    ]  # fmt: skip
 
 
 def rival_rows(name: str, sim: Sim, data: Recordings, horizon: float, most: int = 20) -> list[Mark]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 MOST_JOINTS = 3
 SAMPLES = 500
-WINDOW = 0.012
-"""[s] Over which accelerations are taken."""
+WINDOW = 0.06
+"""[s] Of the cubics through the angle readings that speeds and accelerations are taken from: encoders read in steps."""
 LAGS = 0.02
 """[s] Largest delay of the command."""
 MOVING = 0.2
@@ -100,18 +100,17 @@ class _Dynamics:
 
     def unexplained(self, joints: Joints, command: np.ndarray, order: np.ndarray, signs: np.ndarray) -> float:
         """Share of the torques that is left if reading i were signs[i] times that of joint order[i]; mean over the joints."""
-        assert joints.dq is not None
-        q, dq = np.empty_like(joints.q), np.empty_like(joints.dq)
-        q[:, order], dq[:, order] = joints.q * signs, joints.dq * signs
-        n = max(1, joints.samples(WINDOW / 2))
+        q, dq, ddq = (np.empty_like(joints.q) for _ in range(3))
+        n = max(2, joints.samples(WINDOW / 2))
+        for k, rows in enumerate((q, dq, ddq)):
+            rows[:, order] = _smoothed(joints.q, n, joints.dt, k) * signs
         free = self._free(q)
         free[:n], free[-n:] = False, False
         at = np.flatnonzero(free)
         if len(at) < FEW:
             return 1.0
         at = at[np.unique(np.linspace(0, len(at) - 1, SAMPLES).astype(int))]
-        ddq = (dq[at + n] - dq[at - n]) / (joints.t[at + n] - joints.t[at - n])[:, None]
-        own, rest = self.torques(q[at], dq[at], ddq)
+        own, rest = self.torques(q[at], dq[at], ddq[at])
         left = []
         for j in range(len(self.dof)):
             if j in self.motors:
@@ -149,6 +148,13 @@ class _Dynamics:
             own[s] = np.diag(M)[self.dof] * ddq[s]
             rest[s] = d.qfrc_inverse[self.dof] - own[s]
         return own, rest
+
+
+def _smoothed(q: np.ndarray, n: int, dt: float, order: int) -> np.ndarray:
+    """Derivative of this order (0: the angles) of cubics through 2 n + 1 readings q (T, joints), `dt` [s] apart."""
+    from scipy.signal import savgol_filter
+
+    return np.asarray(savgol_filter(q, 2 * n + 1, 3, deriv=order, delta=dt, axis=0))
 
 
 def _torque(a: "Actuator", u: np.ndarray, q: np.ndarray, dq: np.ndarray) -> np.ndarray:

@@ -226,22 +226,36 @@ class Reality:
 
 def load_reality(path: str | Path) -> Reality:
     """Read and check a Reality file."""
-    path = Path(path)
+    return parse_reality(_text(Path(path)), name=Path(path).stem)
+
+
+def robot_of(path: str | Path) -> str:
+    """Which robot a Reality file stands in for; nothing else of it is looked at."""
+    data, name = _toml(_text(Path(path)), Path(path).stem), Path(path).stem
+    if "robot" not in data:
+        raise InputError(f"{name} has no 'robot': a reality says which robot it stands in for")
+    return choose(str(data["robot"]), STARTS, "a robot with a stand-in")
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot read the reality {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a text file: a reality is TOML") from None
-    return parse_reality(text, name=path.stem)
+
+
+def _toml(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{name} is not valid TOML: {error}") from None
 
 
 def parse_reality(text: str, *, name: str) -> Reality:
     """The Reality that a TOML text describes."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{name} is not valid TOML: {error}") from None
+    data = _toml(text, name)
     for key in data:
         choose(key, TOP, f"an entry of a reality ({name})")
     missing = [key for key in ("robot", "level", "about") if key not in data]

@@ -195,7 +195,7 @@ def excite(
             f"window={window!r} must be a number of seconds above zero: the length of the windows of the fit"
         )
     beliefs = Beliefs(sim, belief, only, effort.samples, seed)
-    noise = noise or sensor_noise_of(sim, inflation=USUAL, drift=DRIFT)
+    noise = noise or sensor_noise_of(sim, names=beliefs.names, inflation=USUAL, drift=DRIFT)
     lens = Lens(names=beliefs.names, noise=noise, window=min(window, seconds))
     judge = Judge(sim, Information(sim, lens), beliefs, limits or usual_limits(sim, beliefs.names), effort)
     grid = judge.grid(seconds)
@@ -223,7 +223,7 @@ def noise_of(sim: Sim, fit: Any) -> Noise:
     σ is the larger of the sensor's and the fit's own error on windows it did not see (fitted ones where there are none);
     inflation is honest over white-noise standard deviation, the median over its scalars.
     """
-    plain = sensor_noise_of(sim)
+    plain = sensor_noise_of(sim, names=[n for n in fit.params if n in sim.params])
     columns, found = channel_columns(sim), {}
     for name, std in plain.std.items():
         scores = [s for s in fit.scores if s.channel == name]

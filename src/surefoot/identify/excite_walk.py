@@ -191,7 +191,7 @@ def excite_walking(
     beliefs = Beliefs(sim, belief, only, effort.samples, seed)
     lens = Lens(
         names=beliefs.names,
-        noise=noise or sensor_noise_of(sim, inflation=USUAL, drift=DRIFT),
+        noise=noise or sensor_noise_of(sim, names=beliefs.names, inflation=USUAL, drift=DRIFT),
         window=min(window, seconds),
     )
     usual = usual_limits(sim, beliefs.names)

@@ -23,7 +23,7 @@ from surefoot.identify.misfit import patterns
 from surefoot.identify.residuals import Problem
 from surefoot.identify.rugged import search
 from surefoot.identify.solve import MOST, Solution, settle, solve
-from surefoot.identify.windows import cut
+from surefoot.identify.windows import channels_for, cut
 from surefoot.logs import Log
 from surefoot.params import Params, Prior
 from surefoot.sim import Sim
@@ -67,7 +67,7 @@ def identify(
         logs: what was recorded.
         only: names of the Params to fit; None takes all of sim.params.
         prior: what is believed before, a Prior over them; None: anything between the bounds.
-        channels: channels to compare; None takes positions and attitude.
+        channels: channels to compare; None takes positions and attitude, and speeds where their filter is to be fitted.
         window: length of the windows [s]; None takes 1 s.
         stride: from one window to the next [s]; None: no overlap.
         held_out: logs that only judge, or the share of every log (its end) that does.
@@ -90,6 +90,9 @@ def identify(
         if int(value) < least:
             raise InputError(f"{name}={value} must be a whole number from {least} on")
     logs = (logs,) if isinstance(logs, Log) else tuple(logs)
+    if channels is None and logs:
+        judges = () if isinstance(held_out, int | float) else tuple(held_out)
+        channels = channels_for(sim, (*logs, *judges), tuple(sim.params) if only is None else tuple(only))
     windows = cut(sim, logs, channels=channels, window=window, stride=stride, held_out=held_out)
     problem = Problem(
         sim,

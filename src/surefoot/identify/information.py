@@ -7,7 +7,7 @@ The start of every window is unknown, as it is when windows are fitted, so what 
 All windows, differences and candidates of a design go through f together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import mujoco
@@ -15,9 +15,11 @@ import numpy as np
 
 from surefoot.errors import InputError, choose
 from surefoot.identify.excite_runs import APART, Commands, Runs, Worlds
+from surefoot.identify.windows import SHOWN_BY
 from surefoot.params import E, Params
 from surefoot.sim import Sim
 from surefoot.sim.replay import channel_columns
+from surefoot.sim.sensors import low_pass_pole
 
 STEP = 1e-6
 """Finite difference in packed coordinates: so small that neither curvature nor the corners of saturation and friction pass for
@@ -55,19 +57,29 @@ class Noise:
 
 
 def sensor_noise_of(
-    sim: Sim, channels: tuple[str, ...] | None = None, *, inflation: float = 1.0, drift: float = 0.0
+    sim: Sim,
+    channels: tuple[str, ...] | None = None,
+    *,
+    names: Sequence[str] = (),
+    inflation: float = 1.0,
+    drift: float = 0.0,
 ) -> Noise:
     """Noise by the figures of the robot's sensors: σ² = noise² + quantum²/12, white densities over a control period.
 
-    Without `channels`: joint_pos, and for free bases gyro and quat, as a fit uses them.
+    Without `channels`: joint_pos, and for free bases gyro and quat, as a fit uses them; joint_vel where one of the Params `names`, which
+    are to be learned, needs it. A speed that is had from angles has their noise: σ_v² = 2 (1 - a)²/(1 + a) (σ / T)², a as in `Sensors`.
     """
     tables, columns = sim.physics.tables, channel_columns(sim)
     kinds = {s.kind for s in sim.robot.sensors}
     known: dict[str, np.ndarray] = {}
     if "encoder" in kinds:
         known["joint_pos"] = np.sqrt(tables["encoder_noise"][0] ** 2 + tables["encoder_quantum"][0] ** 2 / 12)
-        if (tables["velocity_noise"][0] > 0).all():
-            known["joint_vel"] = tables["velocity_noise"][0].copy()
+        a = low_pass_pole(tables["velocity_filter"][0], sim.control_dt)
+        filtered = any(p.kind == "velocity_filter" for p in sim.params.values())
+        by_angles = known["joint_pos"] * np.sqrt(2 * (1 - a) ** 2 / (1 + a)) / sim.control_dt
+        speeds = np.where(filtered, np.hypot(by_angles, tables["velocity_noise"][0]), tables["velocity_noise"][0])
+        if (speeds > 0).all():
+            known["joint_vel"] = speeds
     if "imu" in kinds:
         for name in ("gyro", "accel"):
             known[name] = np.full(3, float(np.ravel(tables[f"{name}_noise"][0])[0]) / np.sqrt(sim.control_dt))
@@ -75,7 +87,8 @@ def sensor_noise_of(
     if "motor_torque" in kinds and sim.sensors.torque_noise is not None:
         known["joint_torque"] = np.broadcast_to(sim.sensors.torque_noise, len(columns["joint_torque"])).copy()
     if channels is None:
-        channels = tuple(n for n in ("joint_pos", "quat", "gyro") if n in known)
+        alone = tuple(SHOWN_BY[k] for k in dict.fromkeys(sim.params[n].kind for n in names) if k in SHOWN_BY)
+        channels = tuple(n for n in ("joint_pos", "quat", "gyro", *alone) if n in known)
     for name in channels:
         choose(name, known, f"a channel of '{sim.robot.name}' with a stated noise")
     found = {name: known[name] for name in channels}

@@ -16,7 +16,7 @@ from surefoot.identify.windows import Starts, Windows, read_starts
 from surefoot.sim import Sim
 from surefoot.sim.commands import held_mean
 from surefoot.sim.engine import RECORDS
-from surefoot.sim.replay import PARTS, _commands, channel_columns
+from surefoot.sim.replay import PARTS, _commands, channel_columns, shown_late
 from surefoot.sim.sensors import View
 
 MEMORY = 200e6
@@ -274,7 +274,7 @@ def _channel(sim: Sim, name: str, records: dict[str, np.ndarray], after: np.ndar
         assert start is not None
         key = "qpos" if name == "base_pos" else "qvel"
         return _sampled(sim, records[key], after)[..., start : start + 3]
-    tables, out = sim.physics.tables, None
+    tables, out, records = sim.physics.tables, None, shown_late(sim, name, records)
     needed = NEEDS.get(kind, RECORDS)
     empty = np.zeros((after.shape[1], sim.worlds, 0))
     for number in sim.sensors.of_kind(kind):

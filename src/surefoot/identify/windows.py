@@ -23,6 +23,8 @@ REACH = 0.012
 FEWEST = 8
 """Samples that a window needs."""
 PREFERRED = ("joint_pos", "base_pos", "quat", "gyro")
+SHOWN_BY = {"velocity_filter": "joint_vel"}
+"""Kinds of Params that the preferred channels do not show, and the channel that does."""
 """Channels a fit uses unless told otherwise: positions and attitude, which no firmware has filtered or scaled."""
 LONGEST = 1.0
 """[s] Length of a window unless told otherwise."""
@@ -173,6 +175,17 @@ def _refuse_copies(logs: Sequence[Log]) -> None:
                 f"logs {first[log.hash] + 1} and {number + 1} are the same recording, which says nothing new: leave one of them out"
             )
         first[log.hash] = number
+
+
+def channels_for(sim: Sim, logs: Sequence[Log], names: Sequence[str]) -> tuple[str, ...]:
+    """The channels to compare for a fit of some Params: the usual ones, and those that alone show one of them, where every log has them."""
+    usual = chosen_channels(sim, logs, None)
+    alone = {
+        SHOWN_BY[sim.params[name].kind]: None
+        for name in names
+        if name in sim.params and sim.params[name].kind in SHOWN_BY
+    }
+    return (*usual, *(c for c in alone if c not in usual and all(c in log for log in logs)))
 
 
 def chosen_channels(sim: Sim, logs: Sequence[Log], wanted: Sequence[str] | None) -> tuple[str, ...]:

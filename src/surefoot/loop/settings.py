@@ -1,7 +1,6 @@
 """What a loop is asked for: robot, task, hardware, and how much of everything."""
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -146,7 +145,9 @@ class Loop:
             raise InputError(
                 f"a loop is judged on a stand-in robot, so its hardware is twin:FILE.toml or twin:ROBOT/NAME, got {self.hardware!r}"
             )
-        meant = tomllib.loads(self.reality.read_text(encoding="utf-8")).get("robot")
+        from surefoot.hardware.reality import robot_of
+
+        meant = robot_of(self.reality)
         if meant != self.robot:
             raise InputError(
                 f"{self.hardware} stands in for {meant!r}, and the loop is of {self.robot!r}: give a stand-in of that robot"

@@ -16,7 +16,7 @@ from surefoot.params import Params
 DIRECT = {
     "friction": "friction", "armature": "armature", "damping": "damping", "coulomb": "coulomb", "torque_constant": "torque_constant",
     "resistance": "resistance", "command_delay": "command_delay", "sensor_delay": "sensor_delay", "encoder_bias": "encoder_bias",
-    "gyro_noise": "gyro_noise", "strength": "strength", "push": "push_speed",
+    "velocity_filter": "velocity_filter", "gyro_noise": "gyro_noise", "strength": "strength", "push": "push_speed",
 }  # fmt: skip
 """Kind of Param -> entry of a reality in the same unit."""
 FACTORS = ("kp", "kd")

@@ -45,6 +45,13 @@ _sensor(
     "1: speed is the difference of two successive angle readings over the control step; 0: measured.",
     hard=(0.0, 1.0),
 )
+_sensor(
+    "velocity_filter",
+    "s",
+    "How late speed is where it is had from angles: their difference over the control step, which alone is half a step late, then a "
+    "low-pass; 0: measured.",
+    hard=(0.0, INF),
+)
 for _name, _unit in (("gyro", "rad/s"), ("accel", "m/s²")):
     _sensor(f"{_name}_noise", f"{_unit}/√Hz", "White noise density (Allan N).", hard=(0.0, INF))
     _sensor(f"{_name}_bias", _unit, "Constant error of each axis.", components=XYZ)

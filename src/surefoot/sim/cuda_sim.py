@@ -202,7 +202,7 @@ class CudaSim(Sim):
         s, c, d = self.sensors, self.commands, self.disturbances
         found: dict[str, tuple[Any, Any, str]] = {f"walk/{k}": (v, s.walks, k) for k, v in s.walks.items()}
         found |= {f"last/{k}": (v, s.last, k) for k, v in s.last.items()}
-        found |= {k: (getattr(s, k), s, k) for k in ("scan_offset", "sample", "angles")}
+        found |= {k: (getattr(s, k), s, k) for k in ("scan_offset", "sample", "angles", "speeds")}
         found |= {k: (getattr(c, k), c, k) for k in ("history", "slewed", "spin")}
         return found | {"gust": (d.gust, d, "gust")}
 
@@ -217,7 +217,7 @@ class CudaSim(Sim):
         for name, shape in self.rows.shapes.items():
             if name.startswith("memory/last/") and name not in out:  # A press without lost readings remembers none.
                 out[name] = np.full((press.worlds, *shape), np.nan)
-        out |= {f"memory/{k}": getattr(s, k) for k in ("scan_offset", "sample", "angles")}
+        out |= {f"memory/{k}": getattr(s, k) for k in ("scan_offset", "sample", "angles", "speeds")}
         out |= {f"memory/{k}": getattr(c, k) for k in ("history", "slewed", "spin")}
         return out | {"memory/gust": press.disturbances.gust}
 

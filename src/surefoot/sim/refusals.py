@@ -19,7 +19,15 @@ ON_BASE = ("push", "wrench", "moment", "wind", "drag", "cable_drag", "gust")
 """Kinds that act on the body with the free joint."""
 READ_BY = {
     **dict.fromkeys(
-        ("encoder_bias", "encoder_noise", "encoder_quantum", "velocity_noise", "velocity_differencing"), ("encoder",)
+        (
+            "encoder_bias",
+            "encoder_noise",
+            "encoder_quantum",
+            "velocity_noise",
+            "velocity_differencing",
+            "velocity_filter",
+        ),
+        ("encoder",),
     ),
     **{
         f"{triad}_{error}": ("imu",)

@@ -17,7 +17,7 @@ from surefoot.logs import Channel, Log
 from surefoot.robots import scan_points
 from surefoot.sim.commands import held_mean
 from surefoot.sim.engine import RECORDS
-from surefoot.sim.sensors import CHANNELS, View
+from surefoot.sim.sensors import CHANNELS, View, low_pass_pole
 
 if TYPE_CHECKING:
     from surefoot.sim.sim import Sim
@@ -283,9 +283,25 @@ def _replay_group(
     values = {}
     for name, at in times.items():
         part = read_records(sim, name, records, (t0, at), noise)
+        if name == "joint_vel" and sim.sensors.active["velocity_filter"]:
+            part = _filtered(sim, log, read_records(sim, "joint_pos", records, (t0, at), noise), part, at)
         values[name] = part[..., [channel_columns(sim)[name].index(c) for c in _columns(sim, log, name)]]
         values[name][diverged] = np.nan
     return values, diverged
+
+
+def _filtered(sim: "Sim", log: Log, angle: np.ndarray, speed: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Where speeds are had from angles: those of angle readings (worlds, T, joints) at the log's times `at` (T,), from its first one on."""
+    shown, channel, joints = speed.copy(), log["joint_vel"], sim.robot.joints
+    for j in (j for j, name in enumerate(joints) if name in channel.columns):
+        shown[:, 0, j] = channel.column(joints[j])[np.searchsorted(channel.t, at[0] - 1e-9)]
+    late = sim.physics.tables["velocity_filter"][:, None]
+    spacing = np.diff(at)
+    spacing = np.where(np.abs(spacing - sim.control_dt) < 1e-9, sim.control_dt, spacing)
+    for k, dt in enumerate(spacing, start=1):
+        change = (angle[:, k] - angle[:, k - 1]) / dt
+        shown[:, k] = change + low_pass_pole(late, dt) * (shown[:, k - 1] - change)
+    return np.where(late[..., None] > 0, shown, speed)
 
 
 def read_records(
@@ -298,26 +314,28 @@ def read_records(
         start = sim.sensors.base_q if name == "base_pos" else sim.sensors.base_v
         assert start is not None
         return np.swapaxes(base[..., start : start + 3], 0, 1)
-    tables, out = sim.physics.tables, None
+    tables, out, records = sim.physics.tables, None, shown_late(sim, name, records)
     for number in sim.sensors.of_kind(kind):
         age = tables["sensor_delay"][:, number, None]
         period = tables["sensor_period"][:, number, None]
         if period.any():
             safe = np.where(period > 0, period, 1.0)
             age = age + np.where(period > 0, np.maximum((after + 1e-9) % safe - 1e-9, 0.0), 0.0)
-        read = _read(
-            sim,
-            name,
-            View(**dict(zip(RECORDS, sampled(sim, records, after - age, RECORDS), strict=True))),
-            after,
-            noise,
-        )
+        seen = sampled(sim, records, after - age, RECORDS)
+        read = _read(sim, name, View(**dict(zip(RECORDS, seen, strict=True))), after, noise)
         if out is None:
             out = read
         else:
             out[..., sim.sensors.columns[number]] = read[..., sim.sensors.columns[number]]
     assert out is not None
     return np.swapaxes(out, 0, 1)
+
+
+def shown_late(sim: "Sim", name: str, records: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Records for a channel: those of qvel through the encoders' low-pass where speeds are had from angles."""
+    if name != "joint_vel" or not sim.sensors.active["velocity_filter"]:
+        return records
+    return records | {"qvel": sim.sensors.late_speeds(records["qpos"], records["qvel"], sim.timestep)}
 
 
 def sampled(sim: "Sim", records: dict[str, np.ndarray], after: np.ndarray, keys: tuple[str, ...]) -> list[np.ndarray]:

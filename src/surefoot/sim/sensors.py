@@ -1,6 +1,7 @@
 """y = h(x, e) + v: what the robot's sensors deliver, from the state and nothing a robot could not measure.
 
-    encoder   q_m = quantum round((q + bias + σ n) / quantum)          dq_m measured, or the difference of two q_m
+    encoder   q_m = quantum round((q + bias + σ n) / quantum)          dq_m measured, or the difference of two q_m,
+              or that through a low-pass: s += (1 - a) (Δq_m / T - s), a/(1 - a) = τ/T - 1/2, which is late by τ in all
     gyro      ω_m = (1 + scale) R(misalignment) R(mounting)ᵀ ω + bias + walk + N n / √T       walk += K √T n
     accel     the same, of the specific force at the IMU's site
     quat, gravity   attitude of the IMU against gravity, mounting included
@@ -114,6 +115,7 @@ class Sensors:
         self.sample = own(np.full((self.worlds, len(robot.sensors)), -1.0))  # number of each sensor's last own sample
         self.angles = own(np.zeros((self.worlds, 2, len(self.q))))  # readings of this control step and the one before
         self.angle_step = own(np.array(-1))
+        self.speeds = own(np.zeros((self.worlds, 2, len(self.q))))  # filtered, of this control step and the one before
         self.captured = False
         """Whether steps are recorded and replayed (on a GPU): then nothing may be decided by looking at values."""
         self.active: dict[str, bool] = {}
@@ -192,10 +194,11 @@ class Sensors:
         self.scan_offset[ids] = float("nan")
         self.sample[ids] = -1.0
         self.angles[ids] = self.encoders(view, 0, False)["joint_pos"][ids, None]
+        self.speeds[ids] = 0.0
 
     def arrays(self) -> dict[str, Array]:
         """The sensors' memory, for snapshots."""
-        memory = {"sample": self.sample, "angles": self.angles, "angle_step": self.angle_step}
+        memory = {"sample": self.sample, "angles": self.angles, "angle_step": self.angle_step, "speeds": self.speeds}
         memory |= {f"walk/{name}": value for name, value in self.walks.items()}
         if self.scans:
             memory["scan_offset"] = self.scan_offset
@@ -417,14 +420,43 @@ class Sensors:
     def remember_angles(self, readings: Readings) -> None:
         """A new control step: `difference` without asking which one it is."""
         self.angles[:, 1] = self.angles[:, 0]
+        self.speeds[:, 1] = self.speeds[:, 0]
         self._take_angles(readings)
 
     def _take_angles(self, readings: Readings) -> None:
         self.angles[:, 0] = readings["joint_pos"]
+        if not (self.active["velocity_differencing"] or self.active["velocity_filter"]):
+            return
+        t, speed = self.physics.tables, (self.angles[:, 0] - self.angles[:, 1]) / self.dt
         if self.active["velocity_differencing"]:
-            by_difference = (self.angles[:, 0] - self.angles[:, 1]) / self.dt
-            chosen = self.physics.tables["velocity_differencing"][:, None] > 0.5
-            readings["joint_vel"] = self.xp.where(chosen, by_difference, readings["joint_vel"])
+            chosen = t["velocity_differencing"][:, None] > 0.5
+            readings["joint_vel"] = self.xp.where(chosen, speed, readings["joint_vel"])
+        if self.active["velocity_filter"]:
+            late = t["velocity_filter"][:, None]
+            self.speeds[:, 0] = speed + low_pass_pole(late, self.dt) * (self.speeds[:, 1] - speed)
+            readings["joint_vel"] = self.xp.where(late > 0, self.speeds[:, 0], readings["joint_vel"])
+
+    def late_speeds(self, qpos: Array, qvel: Array, dt: float) -> Array:
+        """Records of qvel (worlds, N + 1, nv), `dt` apart, whose joints are as late as their filtered speeds: encoders without steps.
+
+        The low-pass begins as if the first records had gone on for ever.
+        """
+        late = self.physics.tables["velocity_filter"][:, None]
+        a = low_pass_pole(late, dt)
+        out, q, v = self._copy(qvel), qpos[..., self._q], qvel[..., self._dq]
+        speed = v[:, 0] - late * (v[:, min(1, v.shape[1] - 1)] - v[:, 0]) / dt
+        for k in range(v.shape[1]):
+            if k:
+                change = (q[:, k] - q[:, k - 1]) / dt
+                speed = change + a * (speed - change)
+            out[:, k, self._dq] = self.xp.where(late > 0, speed, v[:, k])
+        return out
+
+
+def low_pass_pole(late: Array, dt: float) -> Array:
+    """a of s += (1 - a) (Δq / dt - s) that is late by `late` [s] in all; the difference alone, a = 0, is late by half a step."""
+    steps = array_namespace(late).clip(late / dt, 0.5, None)
+    return (steps - 0.5) / (steps + 0.5)
 
 
 def as_slice(index: Array) -> Array:
