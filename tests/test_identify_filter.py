@@ -55,7 +55,7 @@ def test_a_design_expects_to_learn_the_filter_from_the_speeds():
     effort = Effort(families=("multi-sine",), population=4, rounds=1, elite=2, samples=1, climbs=0)
     design = excite(sim, only=ONLY, seconds=2.0, window=0.3, effort=effort)
     expected = {row["name"]: row for row in design.to_dict()["expected"]}
-    assert expected["velocity_filter"]["after"] < 0.4 * expected["velocity_filter"]["before"]
+    assert expected["velocity_filter"]["after"] < 0.5 * expected["velocity_filter"]["before"]
 
 
 @pytest.mark.data

@@ -103,7 +103,7 @@ def test_torch_sensors_with_every_imperfection_read_what_numpy_sensors_read():
         there = {}
         for index in range(len(sim.robot.sensors)):
             there |= other.sensors.deliver(index, other.tape.view(index, step, True), step, True)
-        other.sensors.difference(there, step)
+        other.sensors.difference(there, step, True)
         assert set(here) == set(there)
         for name, value in here.items():
             assert isinstance(there[name], torch.Tensor)

@@ -67,7 +67,7 @@ def test_replay_starts_at_a_window_of_the_log(servo):
     assert np.abs(whole.gap("joint_pos")).max() < 0.05
 
 
-@pytest.mark.parametrize("late", [0.002, 0.009])
+@pytest.mark.parametrize("late", [0.001, 0.009])
 def test_filtered_speeds_of_a_sims_own_log_leave_no_gap(late):
     sim = sf.Sim(sf.load("qube"), noise=False)
     sim.apply(sim.params.nominal_e(1) | {"velocity_filter": late})
@@ -75,7 +75,7 @@ def test_filtered_speeds_of_a_sims_own_log_leave_no_gap(late):
     assert np.ptp(log["joint_vel"].values) > 1.0
     assert np.array_equal(sim.replay(log, dict(sim.e)).gap("joint_vel"), np.zeros((1, *log["joint_vel"].values.shape)))
     wrong = sim.replay(log, {**sim.e, "velocity_filter": np.array([0.018])}).gap("joint_vel")
-    assert np.sqrt(np.mean(wrong**2)) > 0.05
+    assert np.sqrt(np.mean(wrong**2)) > 0.02
 
 
 def test_a_diverging_candidate_is_named_and_leaves_no_numbers():

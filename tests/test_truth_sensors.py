@@ -95,9 +95,9 @@ def test_speed_by_differencing_is_the_change_of_the_delivered_angle(tmp_path):
         before = y["joint_pos"]
 
 
-@pytest.mark.parametrize("late", [0.0, 0.001, 0.0025, 0.006, 0.02])
+@pytest.mark.parametrize("late", [0.0, 0.0003, 0.0025, 0.006, 0.02])
 def test_filtered_speed_is_late_by_its_lag_in_the_worlds_and_in_the_replay(tmp_path, late):
-    """Under a constant acceleration a speed that is late by τ is a τ below the true one."""
+    """Under a constant acceleration a speed that is late by τ is a τ below the true one, whatever the control step."""
     sim = wheel(tmp_path, velocity_filter=P["velocity_filter"](low=0, high=0.1))
     sim.apply({"velocity_filter": np.array([0.0, late, 0.05])})
     sim.reset()
@@ -106,9 +106,7 @@ def test_filtered_speed_is_late_by_its_lag_in_the_worlds_and_in_the_replay(tmp_p
         y = sim.sense()
     a = sim.truth()["joint_vel"][0, 0] / 1.0
     behind = (sim.truth()["joint_vel"] - y["joint_vel"])[:, 0] / a
-    early = sim.timestep / 2  # The engine's angles run half a substep ahead of its speeds, and so do their differences.
-    shown = max(late, 0.0025) - early if late > 0 else 0.0  # A difference alone is late by half a control step.
-    assert behind == pytest.approx([0.0, shown, 0.05 - early], abs=1e-5)
+    assert behind == pytest.approx([0.0, late, 0.05], abs=1e-9)
     assert (sim.sense()["joint_vel"] == y["joint_vel"]).all()  # asking twice changes nothing
     sim.apply({"velocity_filter": 0.0})
     sim.reset()
@@ -119,26 +117,41 @@ def test_filtered_speed_is_late_by_its_lag_in_the_worlds_and_in_the_replay(tmp_p
     log = recording.log()
     replay = sim.replay(log, {"velocity_filter": np.array([0.0, late])}, channels=("joint_vel",))
     measured, seen = replay.values["joint_vel"][:, 60:, 0]
-    assert measured - seen == pytest.approx(np.full(len(seen), shown * a), abs=1e-3 * a)
+    assert measured - seen == pytest.approx(np.full(len(seen), late * a), abs=1e-3 * a)
 
 
-def test_filtered_speed_of_coarse_encoders_has_the_noise_that_designs_count_with(tmp_path):
+def test_filtered_speed_of_a_robot_that_already_moves_begins_with_it(tmp_path):
+    sim = wheel(tmp_path, velocity_filter=P["velocity_filter"](low=0, high=0.1))
+    sim.apply({"velocity_filter": np.array([0.0, 0.004, 0.05])})
+    sim.reset(qvel=np.array([2.0]))
+    assert sim.sense()["joint_vel"][:, 0] == pytest.approx(2.0, abs=1e-12)
+
+
+def test_noise_of_filtered_speeds_is_that_of_differenced_angles(tmp_path):
+    """By hand: angles with white errors at the sensor's own rate, differenced and low-passed as a driver does it."""
     sim = wheel(
         tmp_path,
         worlds=400,
         noise=True,
         velocity_filter=P["velocity_filter"](low=0.001, high=0.1),
         encoder_noise=P["encoder_noise"](low=0, high=1),
+        encoder_quantum=P["encoder_quantum"](low=0, high=1),
     )
+    period, rng = float(sim.sensors.encoder_period[0]), np.random.default_rng(0)
     for late in (0.0025, 0.01, 0.03):
-        sim.apply({"velocity_filter": late, "encoder_noise": 0.01})
+        sim.apply({"velocity_filter": late, "encoder_noise": 0.01, "encoder_quantum": 0.02})
         sim.reset()
         v = []
-        for _ in range(60):
+        for _ in range(40):
             sim.step(np.zeros(1))
             v.append(sim.sense()["joint_vel"][:, 0])
-        stated = sensor_noise_of(sim, ("joint_vel",)).std["joint_vel"]
-        assert np.std(v[30:]) == pytest.approx(float(stated[0]), rel=0.03)
+        angles = 0.01 * rng.standard_normal((20000, 2)) + 0.02 * (rng.random((20000, 2)) - 0.5)
+        a, speed, driver = np.exp(-period / late), np.zeros(2), []
+        for change in np.diff(angles, axis=0) / period:
+            speed = a * speed + (1 - a) * change
+            driver.append(speed)
+        assert np.std(v) == pytest.approx(np.std(driver[200:]), rel=0.04)
+        assert sensor_noise_of(sim, ("joint_vel",)).std["joint_vel"][0] == pytest.approx(np.std(v), rel=0.03)
 
 
 def test_two_encoders_keep_their_own_delays(tmp_path):

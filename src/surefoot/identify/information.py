@@ -19,7 +19,6 @@ from surefoot.identify.windows import SHOWN_BY
 from surefoot.params import E, Params
 from surefoot.sim import Sim
 from surefoot.sim.replay import channel_columns
-from surefoot.sim.sensors import low_pass_pole
 
 STEP = 1e-6
 """Finite difference in packed coordinates: so small that neither curvature nor the corners of saturation and friction pass for
@@ -67,19 +66,18 @@ def sensor_noise_of(
     """Noise by the figures of the robot's sensors: σ² = noise² + quantum²/12, white densities over a control period.
 
     Without `channels`: joint_pos, and for free bases gyro and quat, as a fit uses them; joint_vel where one of the Params `names`, which
-    are to be learned, needs it. A speed that is had from angles has their noise: σ_v² = 2 (1 - a)²/(1 + a) (σ / T)², a as in `Sensors`.
+    are to be learned, needs it. A speed that is had from angles has their noise, see `Sensors`.
     """
     tables, columns = sim.physics.tables, channel_columns(sim)
     kinds = {s.kind for s in sim.robot.sensors}
     known: dict[str, np.ndarray] = {}
     if "encoder" in kinds:
         known["joint_pos"] = np.sqrt(tables["encoder_noise"][0] ** 2 + tables["encoder_quantum"][0] ** 2 / 12)
-        a = low_pass_pole(tables["velocity_filter"][0], sim.control_dt)
-        filtered = any(p.kind == "velocity_filter" for p in sim.params.values())
-        by_angles = known["joint_pos"] * np.sqrt(2 * (1 - a) ** 2 / (1 + a)) / sim.control_dt
-        speeds = np.where(filtered, np.hypot(by_angles, tables["velocity_noise"][0]), tables["velocity_noise"][0])
+        speeds = tables["velocity_noise"][0]
+        if any(p.kind == "velocity_filter" for p in sim.params.values()):
+            speeds = np.hypot(speeds, sim.sensors.speed_noise(tables["velocity_filter"][:, None])[0])
         if (speeds > 0).all():
-            known["joint_vel"] = speeds
+            known["joint_vel"] = speeds.copy()
     if "imu" in kinds:
         for name in ("gyro", "accel"):
             known[name] = np.full(3, float(np.ravel(tables[f"{name}_noise"][0])[0]) / np.sqrt(sim.control_dt))

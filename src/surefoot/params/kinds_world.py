@@ -48,8 +48,7 @@ _sensor(
 _sensor(
     "velocity_filter",
     "s",
-    "How late speed is where it is had from angles: their difference over the control step, which alone is half a step late, then a "
-    "low-pass; 0: measured.",
+    "How late speed is where it is had from angles, by a low-pass over their differences; 0: measured.",
     hard=(0.0, INF),
 )
 for _name, _unit in (("gyro", "rad/s"), ("accel", "m/s²")):

@@ -432,7 +432,7 @@ class CudaSim(Sim):
                 else:
                     out[name] = value
         if "joint_pos" in out:
-            self.sensors.remember_angles(out)
+            self.sensors.remember_angles(out, 0, noisy)
         return out
 
     def truth(self) -> Readings:

@@ -11,7 +11,7 @@ from surefoot.errors import InputError
 STREAMS = (
     "encoder", "velocity", "gyro", "accel", "gyro_walk", "accel_walk", "force", "torque_sensor", "dropout",
     "sensor_jitter", "command_jitter", "push", "gust", "torque", "reset", "user",
-    "position", "position_velocity", "height_scan", "scan_offset",
+    "position", "position_velocity", "height_scan", "scan_offset", "speed_from_angles",
 )  # fmt: skip
 _STREAM = {name: index for index, name in enumerate(STREAMS)}
 

@@ -17,7 +17,7 @@ from surefoot.logs import Channel, Log
 from surefoot.robots import scan_points
 from surefoot.sim.commands import held_mean
 from surefoot.sim.engine import RECORDS
-from surefoot.sim.sensors import CHANNELS, View, low_pass_pole
+from surefoot.sim.sensors import CHANNELS, View, low_passed
 
 if TYPE_CHECKING:
     from surefoot.sim.sim import Sim
@@ -284,37 +284,48 @@ def _replay_group(
     for name, at in times.items():
         part = read_records(sim, name, records, (t0, at), noise)
         if name == "joint_vel" and sim.sensors.active["velocity_filter"]:
-            part = _filtered(sim, log, read_records(sim, "joint_pos", records, (t0, at), noise), part, at)
+            part = _filtered(sim, log, read_records(sim, name, records, (t0, at), noise, late=False), at)
         values[name] = part[..., [channel_columns(sim)[name].index(c) for c in _columns(sim, log, name)]]
         values[name][diverged] = np.nan
     return values, diverged
 
 
-def _filtered(sim: "Sim", log: Log, angle: np.ndarray, speed: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Where speeds are had from angles: those of angle readings (worlds, T, joints) at the log's times `at` (T,), from its first one on."""
-    shown, channel, joints = speed.copy(), log["joint_vel"], sim.robot.joints
-    for j in (j for j, name in enumerate(joints) if name in channel.columns):
-        shown[:, 0, j] = channel.column(joints[j])[np.searchsorted(channel.t, at[0] - 1e-9)]
+def _filtered(sim: "Sim", log: Log, speed: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Speeds (worlds, T, joints) through the low-pass of speeds had from angles, at the log's times `at` (T,), from its first one on."""
+    out, channel, joints = speed.copy(), log["joint_vel"], sim.robot.joints
     late = sim.physics.tables["velocity_filter"][:, None]
+    for j in (j for j, name in enumerate(joints) if name in channel.columns):
+        first = channel.column(joints[j])[np.searchsorted(channel.t, at[0] - 1e-9)]
+        out[:, 0, j] = np.where(late[:, 0] > 0, first, speed[:, 0, j])
     spacing = np.diff(at)
     spacing = np.where(np.abs(spacing - sim.control_dt) < 1e-9, sim.control_dt, spacing)
-    for k, dt in enumerate(spacing, start=1):
-        change = (angle[:, k] - angle[:, k - 1]) / dt
-        shown[:, k] = change + low_pass_pole(late, dt) * (shown[:, k - 1] - change)
-    return np.where(late[..., None] > 0, shown, speed)
+    for k, dt in enumerate(spacing.tolist(), start=1):
+        out[:, k] = low_passed(out[:, k - 1], speed[:, k - 1], speed[:, k], late, dt)
+    return out
 
 
 def read_records(
-    sim: "Sim", name: str, records: dict[str, np.ndarray], when: tuple[float, np.ndarray], noise: bool
+    sim: "Sim",
+    name: str,
+    records: dict[str, np.ndarray],
+    when: tuple[float, np.ndarray],
+    noise: bool,
+    *,
+    late: bool = True,
 ) -> np.ndarray:
-    """One channel at times `when` = (t0, (T,)) from substep records (worlds, N + 1, ...); (worlds, T, k)."""
+    """One channel at times `when` = (t0, (T,)) from substep records (worlds, N + 1, ...); (worlds, T, k).
+
+    Speeds had from angles are `late` as if the motion before the records had been even, or not yet.
+    """
     kind, after = PARTS.get(name), when[1] - when[0]
     if kind is None:
         base = sampled(sim, records, after, ("qpos" if name == "base_pos" else "qvel",))[0]
         start = sim.sensors.base_q if name == "base_pos" else sim.sensors.base_v
         assert start is not None
         return np.swapaxes(base[..., start : start + 3], 0, 1)
-    tables, out, records = sim.physics.tables, None, shown_late(sim, name, records)
+    tables, out = sim.physics.tables, None
+    if late:
+        records = shown_late(sim, name, records)
     for number in sim.sensors.of_kind(kind):
         age = tables["sensor_delay"][:, number, None]
         period = tables["sensor_period"][:, number, None]
@@ -335,7 +346,7 @@ def shown_late(sim: "Sim", name: str, records: dict[str, np.ndarray]) -> dict[st
     """Records for a channel: those of qvel through the encoders' low-pass where speeds are had from angles."""
     if name != "joint_vel" or not sim.sensors.active["velocity_filter"]:
         return records
-    return records | {"qvel": sim.sensors.late_speeds(records["qpos"], records["qvel"], sim.timestep)}
+    return records | {"qvel": sim.sensors.late_speeds(records["qvel"], sim.timestep)}
 
 
 def sampled(sim: "Sim", records: dict[str, np.ndarray], after: np.ndarray, keys: tuple[str, ...]) -> list[np.ndarray]:

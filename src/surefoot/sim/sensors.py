@@ -1,7 +1,7 @@
 """y = h(x, e) + v: what the robot's sensors deliver, from the state and nothing a robot could not measure.
 
     encoder   q_m = quantum round((q + bias + σ n) / quantum)          dq_m measured, or the difference of two q_m,
-              or that through a low-pass: s += (1 - a) (Δq_m / T - s), a/(1 - a) = τ/T - 1/2, which is late by τ in all
+              or the speed through a low-pass, τ ds/dt = dq - s, with the noise of angle differences at the sensor's own rate
     gyro      ω_m = (1 + scale) R(misalignment) R(mounting)ᵀ ω + bias + walk + N n / √T       walk += K √T n
     accel     the same, of the specific force at the IMU's site
     quat, gravity   attitude of the IMU against gravity, mounting included
@@ -86,6 +86,10 @@ class Sensors:
             for name in ("accel", "gyro", "quat", "wrench:force")
         )
         self.columns = self._own_columns()
+        period = np.full(len(robot.joints), control_dt)
+        for i in self.of_kind("encoder"):
+            period[self.columns[i]] = 1.0 / robot.sensors[i].rate
+        self.encoder_period = own(period)
         torque_noise = np.zeros(len(physics.motors.ids))
         for i, sensor in enumerate(robot.sensors):
             if sensor.kind == "motor_torque":
@@ -115,7 +119,9 @@ class Sensors:
         self.sample = own(np.full((self.worlds, len(robot.sensors)), -1.0))  # number of each sensor's last own sample
         self.angles = own(np.zeros((self.worlds, 2, len(self.q))))  # readings of this control step and the one before
         self.angle_step = own(np.array(-1))
-        self.speeds = own(np.zeros((self.worlds, 2, len(self.q))))  # filtered, of this control step and the one before
+        self.speeds = own(
+            np.zeros((self.worlds, 4, len(self.q)))
+        )  # before the low-pass, now and a step ago; after it, now and then
         self.captured = False
         """Whether steps are recorded and replayed (on a GPU): then nothing may be decided by looking at values."""
         self.active: dict[str, bool] = {}
@@ -194,7 +200,7 @@ class Sensors:
         self.scan_offset[ids] = float("nan")
         self.sample[ids] = -1.0
         self.angles[ids] = self.encoders(view, 0, False)["joint_pos"][ids, None]
-        self.speeds[ids] = 0.0
+        self.speeds[ids] = view.qvel[..., self._dq][ids, None]
 
     def arrays(self) -> dict[str, Array]:
         """The sensors' memory, for snapshots."""
@@ -409,54 +415,67 @@ class Sensors:
             stays |= self.noise.uniform("dropout", step, len(self.robot.sensors))[:, number] < lost
         return stays
 
-    def difference(self, readings: Readings, step: int) -> None:
-        """Where speed is had by differencing, joint_vel is the change of the delivered angle over the control step."""
+    def difference(self, readings: Readings, step: int, noisy: bool) -> None:
+        """Where speed is had from angles, joint_vel is the change of the delivered angle over the control step, or late by a low-pass."""
         if step != int(self.angle_step):
             self.angle_step[...] = step
-            self.remember_angles(readings)
+            self.remember_angles(readings, step, noisy)
         else:
-            self._take_angles(readings)
+            self._take_angles(readings, step, noisy)
 
-    def remember_angles(self, readings: Readings) -> None:
+    def remember_angles(self, readings: Readings, step: int, noisy: bool) -> None:
         """A new control step: `difference` without asking which one it is."""
         self.angles[:, 1] = self.angles[:, 0]
-        self.speeds[:, 1] = self.speeds[:, 0]
-        self._take_angles(readings)
+        self.speeds[:, 1::2] = self.speeds[:, ::2]
+        self._take_angles(readings, step, noisy)
 
-    def _take_angles(self, readings: Readings) -> None:
+    def _take_angles(self, readings: Readings, step: int, noisy: bool) -> None:
+        t, on, s = self.physics.tables, self.active, self.speeds
         self.angles[:, 0] = readings["joint_pos"]
-        if not (self.active["velocity_differencing"] or self.active["velocity_filter"]):
-            return
-        t, speed = self.physics.tables, (self.angles[:, 0] - self.angles[:, 1]) / self.dt
-        if self.active["velocity_differencing"]:
+        if on["velocity_differencing"]:
+            by_difference = (self.angles[:, 0] - self.angles[:, 1]) / self.dt
             chosen = t["velocity_differencing"][:, None] > 0.5
-            readings["joint_vel"] = self.xp.where(chosen, speed, readings["joint_vel"])
-        if self.active["velocity_filter"]:
+            readings["joint_vel"] = self.xp.where(chosen, by_difference, readings["joint_vel"])
+        if on["velocity_filter"]:
             late = t["velocity_filter"][:, None]
-            self.speeds[:, 0] = speed + low_pass_pole(late, self.dt) * (self.speeds[:, 1] - speed)
-            readings["joint_vel"] = self.xp.where(late > 0, self.speeds[:, 0], readings["joint_vel"])
+            s[:, 0] = readings["joint_vel"]
+            s[:, 2] = low_passed(s[:, 3], s[:, 1], s[:, 0], late, self.dt)
+            readings["joint_vel"] = self._copy(s[:, 2])
+            if noisy and (on["encoder_noise"] or on["encoder_quantum"]):
+                drawn = self.noise.normal("speed_from_angles", step, s.shape[-1])
+                readings["joint_vel"] += self.speed_noise(late) * drawn
 
-    def late_speeds(self, qpos: Array, qvel: Array, dt: float) -> Array:
-        """Records of qvel (worlds, N + 1, nv), `dt` apart, whose joints are as late as their filtered speeds: encoders without steps.
+    def speed_noise(self, late: Array) -> Array:
+        """Standard deviation of speeds that are had from noisy, stepped angles, by how late they are (worlds, 1) [s]; (worlds, joints).
+
+        White errors σ of angles that are differenced at the sensor's own period T and low-passed: 2 (1 - a)²/(1 + a) (σ / T)².
+        """
+        t, xp = self.physics.tables, self.xp
+        square = t["encoder_noise"] ** 2 + t["encoder_quantum"] ** 2 / 12
+        a = xp.exp(-self.encoder_period / xp.where(late > 0, late, xp.ones_like(late)))
+        size = xp.sqrt(2 * square / (1 + a)) * (1 - a) / self.encoder_period
+        return xp.where(late > 0, size, xp.zeros_like(size))
+
+    def late_speeds(self, qvel: Array, dt: float) -> Array:
+        """Records of qvel (worlds, N + 1, nv), `dt` apart, whose joints are as late as their filtered speeds: encoders without noise.
 
         The low-pass begins as if the first records had gone on for ever.
         """
         late = self.physics.tables["velocity_filter"][:, None]
-        a = low_pass_pole(late, dt)
-        out, q, v = self._copy(qvel), qpos[..., self._q], qvel[..., self._dq]
-        speed = v[:, 0] - late * (v[:, min(1, v.shape[1] - 1)] - v[:, 0]) / dt
-        for k in range(v.shape[1]):
-            if k:
-                change = (q[:, k] - q[:, k - 1]) / dt
-                speed = change + a * (speed - change)
-            out[:, k, self._dq] = self.xp.where(late > 0, speed, v[:, k])
+        out, v = self._copy(qvel), qvel[..., self._dq]
+        out[:, 0, self._dq] = v[:, 0] - late * (v[:, min(1, v.shape[1] - 1)] - v[:, 0]) / dt
+        for k in range(1, v.shape[1]):
+            out[:, k, self._dq] = low_passed(out[:, k - 1, self._dq], v[:, k - 1], v[:, k], late, dt)
         return out
 
 
-def low_pass_pole(late: Array, dt: float) -> Array:
-    """a of s += (1 - a) (Δq / dt - s) that is late by `late` [s] in all; the difference alone, a = 0, is late by half a step."""
-    steps = array_namespace(late).clip(late / dt, 0.5, None)
-    return (steps - 0.5) / (steps + 0.5)
+def low_passed(out: Array, before: Array, now: Array, late: Array, dt: float) -> Array:
+    """The solution of late · ds/dt = v - s after dt [s], from s = `out`, while v goes evenly from `before` to `now`; late = 0: `now`."""
+    xp = array_namespace(late)
+    safe = xp.where(late > 0, late, xp.ones_like(late))
+    a = xp.exp(-dt / safe)
+    ramp = safe / dt * (1 - a)
+    return xp.where(late > 0, a * out + (ramp - a) * before + (1 - ramp) * now, now)
 
 
 def as_slice(index: Array) -> Array:

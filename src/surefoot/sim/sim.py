@@ -431,7 +431,7 @@ class Sim:
                 else:
                     out[name] = value
         if "joint_pos" in out:
-            self.sensors.difference(out, self.steps)
+            self.sensors.difference(out, self.steps, noisy)
         return out
 
     def truth(self) -> Readings:
