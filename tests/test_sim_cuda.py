@@ -102,6 +102,23 @@ def test_a_command_delay_between_two_steps_acts_in_the_mean():
     np.testing.assert_allclose(sim.control[1, :, 0].numpy(), expected, atol=1e-6)
 
 
+def test_speeds_had_from_angles_are_as_late_as_on_the_cpu():
+    sims = [sf.Sim(sf.load("qube"), worlds=8, engine=which, noise=False, seed=3) for which in ("warp", "cpu")]
+    e = sims[1].params.nominal_e(8) | {"velocity_filter": np.linspace(0.001, 0.02, 8)}
+    true = []
+    for sim in sims:
+        sim.apply(e)
+        sim.reset(qpos=np.tile([0.1, 0.3], (8, 1)), qvel=np.zeros((8, 2)))
+    for k in range(60):
+        u = np.full((8, 1), 4.0 * np.sin(0.2 * k))
+        seen = [np.asarray(sim.sense()["joint_vel"]) for sim in sims]
+        np.testing.assert_allclose(seen[0], seen[1], atol=2e-3 * max(1.0, np.abs(seen[1]).max()))
+        true.append(np.abs(seen[1] - sims[1].truth()["joint_vel"]).max(axis=1))
+        for sim in sims:
+            sim.step(u)
+    assert (np.diff(np.max(true, axis=0)) > 0).all()  # The later, the further from the truth.
+
+
 def test_a_lost_reading_repeats_the_last_one(go2):
     """World 0 loses none, world 1 half of them: what it repeats is what it read before, and a reset begins with a fresh reading."""
     params = sf.Params(lost=sf.sensor_dropout(low=0.0, high=0.5, nominal=0.0))

@@ -66,7 +66,7 @@ def sensor_noise_of(
     """Noise by the figures of the robot's sensors: σ² = noise² + quantum²/12, white densities over a control period.
 
     Without `channels`: joint_pos, and for free bases gyro and quat, as a fit uses them; joint_vel where one of the Params `names`, which
-    are to be learned, needs it. A speed that is had from angles has their noise, see `Sensors`.
+    are to be learned, needs it. A speed that is had from angles has their noise, see sim/speeds.py.
     """
     tables, columns = sim.physics.tables, channel_columns(sim)
     kinds = {s.kind for s in sim.robot.sensors}
@@ -75,7 +75,7 @@ def sensor_noise_of(
         known["joint_pos"] = np.sqrt(tables["encoder_noise"][0] ** 2 + tables["encoder_quantum"][0] ** 2 / 12)
         speeds = tables["velocity_noise"][0]
         if any(p.kind == "velocity_filter" for p in sim.params.values()):
-            speeds = np.hypot(speeds, sim.sensors.speed_noise(tables["velocity_filter"][:, None])[0])
+            speeds = np.hypot(speeds, sim.sensors.speed_noise()[0])
         if (speeds > 0).all():
             known["joint_vel"] = speeds.copy()
     if "imu" in kinds:

@@ -17,7 +17,8 @@ from surefoot.logs import Channel, Log
 from surefoot.robots import scan_points
 from surefoot.sim.commands import held_mean
 from surefoot.sim.engine import RECORDS
-from surefoot.sim.sensors import CHANNELS, View, low_passed
+from surefoot.sim.sensors import CHANNELS, View
+from surefoot.sim.speeds import late_records, low_passed
 
 if TYPE_CHECKING:
     from surefoot.sim.sim import Sim
@@ -346,7 +347,8 @@ def shown_late(sim: "Sim", name: str, records: dict[str, np.ndarray]) -> dict[st
     """Records for a channel: those of qvel through the encoders' low-pass where speeds are had from angles."""
     if name != "joint_vel" or not sim.sensors.active["velocity_filter"]:
         return records
-    return records | {"qvel": sim.sensors.late_speeds(records["qvel"], sim.timestep)}
+    late = sim.physics.tables["velocity_filter"][:, None]
+    return records | {"qvel": late_records(records["qvel"], sim.sensors.dq, late, sim.timestep)}
 
 
 def sampled(sim: "Sim", records: dict[str, np.ndarray], after: np.ndarray, keys: tuple[str, ...]) -> list[np.ndarray]:

@@ -30,6 +30,7 @@ from surefoot.sim.build import Built
 from surefoot.sim.inertia import UP_IN_BODY, quaternion, rotation
 from surefoot.sim.noise import Noise
 from surefoot.sim.physics import Physics
+from surefoot.sim.speeds import low_passed, noise_of_differences
 from surefoot.sim.terrain import ground_under
 
 Array = Any
@@ -426,7 +427,8 @@ class Sensors:
     def remember_angles(self, readings: Readings, step: int, noisy: bool) -> None:
         """A new control step: `difference` without asking which one it is."""
         self.angles[:, 1] = self.angles[:, 0]
-        self.speeds[:, 1::2] = self.speeds[:, ::2]
+        if self.active["velocity_filter"]:
+            self.speeds[:, 1::2] = self.speeds[:, ::2]
         self._take_angles(readings, step, noisy)
 
     def _take_angles(self, readings: Readings, step: int, noisy: bool) -> None:
@@ -443,39 +445,13 @@ class Sensors:
             readings["joint_vel"] = self._copy(s[:, 2])
             if noisy and (on["encoder_noise"] or on["encoder_quantum"]):
                 drawn = self.noise.normal("speed_from_angles", step, s.shape[-1])
-                readings["joint_vel"] += self.speed_noise(late) * drawn
+                readings["joint_vel"] += self.speed_noise() * drawn
 
-    def speed_noise(self, late: Array) -> Array:
-        """Standard deviation of speeds that are had from noisy, stepped angles, by how late they are (worlds, 1) [s]; (worlds, joints).
-
-        White errors σ of angles that are differenced at the sensor's own period T and low-passed: 2 (1 - a)²/(1 + a) (σ / T)².
-        """
-        t, xp = self.physics.tables, self.xp
-        square = t["encoder_noise"] ** 2 + t["encoder_quantum"] ** 2 / 12
-        a = xp.exp(-self.encoder_period / xp.where(late > 0, late, xp.ones_like(late)))
-        size = xp.sqrt(2 * square / (1 + a)) * (1 - a) / self.encoder_period
-        return xp.where(late > 0, size, xp.zeros_like(size))
-
-    def late_speeds(self, qvel: Array, dt: float) -> Array:
-        """Records of qvel (worlds, N + 1, nv), `dt` apart, whose joints are as late as their filtered speeds: encoders without noise.
-
-        The low-pass begins as if the first records had gone on for ever.
-        """
-        late = self.physics.tables["velocity_filter"][:, None]
-        out, v = self._copy(qvel), qvel[..., self._dq]
-        out[:, 0, self._dq] = v[:, 0] - late * (v[:, min(1, v.shape[1] - 1)] - v[:, 0]) / dt
-        for k in range(1, v.shape[1]):
-            out[:, k, self._dq] = low_passed(out[:, k - 1, self._dq], v[:, k - 1], v[:, k], late, dt)
-        return out
-
-
-def low_passed(out: Array, before: Array, now: Array, late: Array, dt: float) -> Array:
-    """The solution of late · ds/dt = v - s after dt [s], from s = `out`, while v goes evenly from `before` to `now`; late = 0: `now`."""
-    xp = array_namespace(late)
-    safe = xp.where(late > 0, late, xp.ones_like(late))
-    a = xp.exp(-dt / safe)
-    ramp = safe / dt * (1 - a)
-    return xp.where(late > 0, a * out + (ramp - a) * before + (1 - ramp) * now, now)
+    def speed_noise(self) -> Array:
+        """Standard deviation of speeds that are had from noisy, stepped angles, (worlds, joints)."""
+        t = self.physics.tables
+        variance = t["encoder_noise"] ** 2 + t["encoder_quantum"] ** 2 / 12
+        return noise_of_differences(variance, t["velocity_filter"][:, None], self.encoder_period)
 
 
 def as_slice(index: Array) -> Array:
