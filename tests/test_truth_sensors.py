@@ -127,8 +127,17 @@ def test_filtered_speed_of_a_robot_that_already_moves_begins_with_it(tmp_path):
     assert sim.sense()["joint_vel"][:, 0] == pytest.approx(2.0, abs=1e-12)
 
 
-def test_noise_of_filtered_speeds_is_that_of_differenced_angles(tmp_path):
-    """By hand: angles with white errors at the sensor's own rate, differenced and low-passed as a driver does it."""
+def of_a_driver(angles: np.ndarray, period: float, late: float) -> np.ndarray:
+    """Angle readings (T, runs) differenced and low-passed by hand, as a driver does it."""
+    a, speed, out = np.exp(-period / late), np.diff(angles[:2], axis=0)[0] / period, []
+    for change in np.diff(angles, axis=0) / period:
+        speed = a * speed + (1 - a) * change
+        out.append(speed)
+    return np.array(out)
+
+
+@pytest.mark.parametrize("late", [0.0025, 0.01, 0.03])
+def test_noise_of_filtered_speeds_is_that_of_differenced_angles(tmp_path, late):
     sim = wheel(
         tmp_path,
         worlds=400,
@@ -138,20 +147,27 @@ def test_noise_of_filtered_speeds_is_that_of_differenced_angles(tmp_path):
         encoder_quantum=P["encoder_quantum"](low=0, high=1),
     )
     period, rng = float(sim.sensors.encoder_period[0]), np.random.default_rng(0)
-    for late in (0.0025, 0.01, 0.03):
-        sim.apply({"velocity_filter": late, "encoder_noise": 0.01, "encoder_quantum": 0.02})
-        sim.reset()
+    noisy, stepped = {"encoder_noise": 0.01, "encoder_quantum": 0.0}, {"encoder_noise": 0.0, "encoder_quantum": 0.02}
+    for errors, speed, close in ((noisy, 0.0, 0.05), (stepped, 23.0, 0.1), (stepped, 0.3, 0.5), (stepped, 0.0, 0.0)):
+        sim.apply({"velocity_filter": late, **errors})
+        sim.reset(qvel=np.array([speed]))
         v = []
         for _ in range(40):
             sim.step(np.zeros(1))
             v.append(sim.sense()["joint_vel"][:, 0])
-        angles = 0.01 * rng.standard_normal((20000, 2)) + 0.02 * (rng.random((20000, 2)) - 0.5)
-        a, speed, driver = np.exp(-period / late), np.zeros(2), []
-        for change in np.diff(angles, axis=0) / period:
-            speed = a * speed + (1 - a) * change
-            driver.append(speed)
-        assert np.std(v) == pytest.approx(np.std(driver[200:]), rel=0.04)
-        assert sensor_noise_of(sim, ("joint_vel",)).std["joint_vel"][0] == pytest.approx(np.std(v), rel=0.03)
+        t = period * np.arange(5000)[:, None] + rng.uniform(0, 1, 8)
+        angles = speed * t * (1 + 0.003 * rng.uniform(-1, 1, 8)) + errors["encoder_noise"] * rng.standard_normal(
+            t.shape
+        )
+        if q := errors["encoder_quantum"]:
+            angles = q * np.round(angles / q)
+        driver = of_a_driver(angles, period, late)[200:]
+        expected = float(np.std(driver - driver.mean(0)))
+        assert np.std(v) == pytest.approx(expected, rel=close, abs=1e-12)
+    sim.apply({"velocity_filter": late, **noisy})
+    assert sensor_noise_of(sim, ("joint_vel",)).std["joint_vel"][0] == pytest.approx(
+        float(sim.sensors.speed_noise()[0, 0])
+    )
 
 
 def test_two_encoders_keep_their_own_delays(tmp_path):

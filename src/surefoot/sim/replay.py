@@ -215,10 +215,11 @@ def channel_columns(sim: "Sim") -> dict[str, tuple[str, ...]]:
 
 
 def _start_state(sim: "Sim", log: Log, t0: float) -> tuple[np.ndarray, np.ndarray]:
-    """Initial qpos (worlds, nq) and qvel (worlds, nv) from the log's readings, encoder bias and delay taken out."""
+    """Initial qpos (worlds, nq) and qvel (worlds, nv) from the log's readings, encoder bias, delay and a filter's lag taken out."""
     q = np.tile(sim.start_qpos, (sim.worlds, 1))
     v = np.zeros((sim.worlds, sim.model.nv))
     tables, delay = sim.physics.tables, np.zeros((sim.worlds, len(sim.robot.joints)))
+    late = tables["velocity_filter"]
     for number in sim.sensors.of_kind("encoder"):
         delay[:, sim.sensors.columns[number]] = tables["sensor_delay"][:, number, None]
     if "joint_pos" in log:
@@ -229,7 +230,12 @@ def _start_state(sim: "Sim", log: Log, t0: float) -> tuple[np.ndarray, np.ndarra
                 at = t0 + delay[:, j]
                 q[:, sim.sensors.q[j]] = np.interp(at, channel.t, y) - tables["encoder_bias"][:, j]
                 if "joint_vel" in log and name in log["joint_vel"].columns:
-                    v[:, sim.sensors.dq[j]] = np.interp(at, log["joint_vel"].t, log["joint_vel"].column(name))
+                    speed = log["joint_vel"].column(name)
+                    v[:, sim.sensors.dq[j]] = np.interp(at, log["joint_vel"].t, speed)
+                    if late.any() and len(speed) > 2:  # The low-pass undone; the first reading has no past to tell.
+                        slope = np.gradient(speed, log["joint_vel"].t)
+                        slope[0] = 0.0
+                        v[:, sim.sensors.dq[j]] += late * np.interp(at, log["joint_vel"].t, slope)
                 elif len(y) > 2:
                     v[:, sim.sensors.dq[j]] = np.interp(at, channel.t, np.gradient(y, channel.t))
     if sim.sensors.base_q is not None and sim.sensors.base_v is not None:

@@ -445,13 +445,17 @@ class Sensors:
             readings["joint_vel"] = self._copy(s[:, 2])
             if noisy and (on["encoder_noise"] or on["encoder_quantum"]):
                 drawn = self.noise.normal("speed_from_angles", step, s.shape[-1])
-                readings["joint_vel"] += self.speed_noise() * drawn
+                readings["joint_vel"] += self.speed_noise(s[:, 0]) * drawn
 
-    def speed_noise(self) -> Array:
-        """Standard deviation of speeds that are had from noisy, stepped angles, (worlds, joints)."""
-        t = self.physics.tables
-        variance = t["encoder_noise"] ** 2 + t["encoder_quantum"] ** 2 / 12
-        return noise_of_differences(variance, t["velocity_filter"][:, None], self.encoder_period)
+    def speed_noise(self, speed: Array | None = None) -> Array:
+        """Standard deviation of speeds that are had from noisy, stepped angles, (worlds, joints), at these speeds; of fast ones if None."""
+        t, xp, period = self.physics.tables, self.xp, self.encoder_period
+        late = t["velocity_filter"][:, None]
+        steps = t["encoder_quantum"] ** 2 / 12
+        if speed is not None:
+            safe = xp.where(steps > 0, t["encoder_quantum"], xp.ones_like(steps))
+            steps = steps * xp.clip(6 * xp.abs(speed) * xp.maximum(late, period) / safe, None, 1.0)
+        return noise_of_differences(t["encoder_noise"] ** 2 + steps, late, period)
 
 
 def as_slice(index: Array) -> Array:

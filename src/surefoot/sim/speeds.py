@@ -4,7 +4,8 @@
     σ_s² = 2 (1 - a)² / (1 + a) (σ / T)²              a = exp(-T / τ)     σ: white error of an angle
 
 A driver differences angles that it reads every T seconds and lets the differences through a low-pass. Under an even acceleration its
-speeds are late by τ.
+speeds are late by τ. Angles in steps of Q err by Q / √12 while several steps fall within τ; of slower joints each step is a pulse of its
+own, and at rest nothing is wrong: σ² = Q²/12 min(1, 6 |v| max(τ, T) / Q).
 Functions work on arrays of the engine's own library, NumPy or torch.
 """
 
