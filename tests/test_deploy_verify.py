@@ -15,7 +15,7 @@ from surefoot.deploy.findings import KINDS, PLACES, Finding, Notes, Verdict
 from surefoot.deploy.imu_checks import check_imu, conjugate, multiply
 from surefoot.deploy.joint_readings import Joints
 from surefoot.deploy.recorded_run import Run
-from surefoot.deploy.stance_checks import _means, _torque
+from surefoot.deploy.stance_checks import _means, torque_of
 from surefoot.deploy.verify import verify
 from surefoot.errors import InputError
 from surefoot.logs import Channel, Log
@@ -398,7 +398,7 @@ def test_a_missing_command_is_no_torque_of_zero():
     q = np.full((3, 1), 0.1)
     u = np.array([[np.nan], [0.3], [0.1]])
     joints = Joints(names=("a",), t=np.arange(3.0), q=q, dq=None, tau=None, u=u, kp=np.full((3, 1), 10.0), kd=None)
-    torque = _torque(joints, measured=True)
+    torque = torque_of(joints, measured=True)
     assert torque is not None
     assert np.isnan(torque[0, 0])
     assert np.allclose(torque[1:, 0], [2.0, 0.0])

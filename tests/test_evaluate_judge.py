@@ -91,8 +91,14 @@ def test_energy_is_the_work_of_the_motor_on_a_pushed_cart():
     found = judge(task, sim, act, e=e, seed=1, seconds=0.5)
     work = 10.0 * (begun[-1] - begun[0])  # force times way, without the last step
     assert np.allclose(found.energy, work, rtol=0.08)
-    assert found.error_unit == ""
-    assert np.isnan(found.error).all()
+
+
+def test_a_pendulum_that_hangs_is_half_a_turn_off():
+    sim = Sim(load("qube"), worlds=2, threads=1)
+    found = judge(swing_up.qube(), sim, lambda _observations, _ended: torch.zeros(2, 1), seed=1, seconds=1.0)
+    assert found.error_unit == "rad"
+    assert np.allclose(found.error, np.pi, atol=0.25)
+    assert (found.error < np.pi).all()
 
 
 def test_tracking_error_of_a_robot_that_stays_is_its_command():

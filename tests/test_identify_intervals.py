@@ -11,7 +11,7 @@ from surefoot.identify.coordinates import natural, shares, slopes, straight
 from surefoot.identify.fit import packed_belief
 from surefoot.identify.identifiable import KINDS as EXPERIMENTS
 from surefoot.identify.identifiable import SINGLE, experiment, unidentified, weak_directions
-from surefoot.identify.intervals import neighbours
+from surefoot.identify.intervals import data_share, neighbours
 from surefoot.identify.pull import pull_of
 from test_identify_fit import TRUTH, arm, params, recording
 
@@ -51,6 +51,24 @@ def test_neighbours_that_err_alike_widen_the_variance_and_never_narrow_it():
     alone = float((alike.T @ alike)[0, 0])
     assert neighbours(alike)[0, 0] > 1.2 * alone
     assert neighbours(opposed)[0, 0] == pytest.approx(alone)
+
+
+def test_what_was_believed_before_has_no_small_sample():
+    data, prior = np.diag([4.0, 1e-6, 1e6]), np.diag([4.0, 1.0, 1.0])
+    both = np.linalg.inv(np.linalg.inv(data) + np.linalg.inv(prior))
+    assert data_share(both, prior) == pytest.approx([0.5, 1.0, 1e-3], abs=2e-6)
+
+
+def test_a_belief_is_never_widened_by_data_that_are_few(tmp_path):
+    """Three blocks of data and a sharp belief: the interval is the belief's, not the belief's times Student's t of three blocks."""
+    sim = sf.Sim(arm(tmp_path), params(), seed=1)
+    log = recording(sim, TRUTH, seconds=1.0, noise=True)
+    name = sim.params.names[0]
+    width = 1e-5 * TRUTH[name]
+    belief = sim.params.prior().replace(**{name: sf.Normal(mean=TRUTH[name], sd=width)})
+    fit = identify(sim, log, window=0.2, held_out=0.0, prior=belief, begin={k: [v] for k, v in TRUTH.items()})
+    low, high = fit.intervals()[fit.names.index(name)]
+    assert (high - low) / 2 == pytest.approx(1.645 * width, rel=0.03)
 
 
 def schema():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from surefoot.deploy.odometry import Walk
 from surefoot.errors import InputError
 from surefoot.hardware.generator import draw
 from surefoot.hardware.referee import Truth
@@ -24,10 +25,10 @@ from surefoot.loop import (
     loop_of,
     run_loop,
 )
-from surefoot.loop.choice import kept_by
+from surefoot.loop.choice import kept_by, off_asked
 from surefoot.loop.judging import Trial, distinct, ended_words, swung_up, walked
 from surefoot.loop.ladder import Step, drawn, page_of, shown
-from surefoot.loop.training import Best, belief_of, posterior_of
+from surefoot.loop.training import Best, belief_of
 from surefoot.loop.truth import held_text, true_e
 from surefoot.robots import load
 from surefoot.sim import Sim
@@ -192,17 +193,21 @@ def test_the_rungs_draw_from_what_they_say(qube, tmp_path):
     assert truth["resistance"] == pytest.approx([9.2, 9.2])
 
 
-def test_a_posterior_keeps_the_prior_of_what_was_not_fitted(qube, tmp_path):
+def test_retraining_draws_from_the_fits_own_posterior_and_the_prior_of_the_rest(qube, tmp_path):
+    from scipy.stats import t as student
+
     from surefoot.identify import Fit
 
     params = qube.params.only("resistance", "arm_mass")
     sd = np.array([0.1, 0.002])
-    fit = Fit.made(params, np.array([9.0, 0.11]), np.diag(sd**2), white_std=sd, freedom=30.0)
-    prior = posterior_of(qube.params, fit)
-    drawn_e = prior.sample(4000, 0)
-    assert drawn_e["resistance"].mean() == pytest.approx(9.0, abs=0.01)
-    assert drawn_e["resistance"].std() == pytest.approx(0.1, rel=0.1)
-    assert drawn_e["arm_mass"].mean() == pytest.approx(0.11, abs=2e-4)
+    fit = Fit.made(params, np.array([9.0, 0.11]), np.diag(sd**2), white_std=sd, freedom=3.0)
+    loop, folder = loop_of("qube", "twin:qube/02-warm"), Folder(tmp_path)
+    fit.save(tmp_path / "fit.json")
+    drawn_e = belief_of(loop, folder, loop.rung("identified"), qube.params).sample(4000, 0)
+    wider = student.ppf(0.95, 3.0) / student.ppf(0.95, np.inf)
+    assert drawn_e["resistance"].mean() == pytest.approx(9.0, abs=0.02)
+    assert drawn_e["resistance"].std() == pytest.approx(0.1 * wider, rel=0.1)
+    assert drawn_e["arm_mass"].mean() == pytest.approx(0.11, abs=4e-4)
     assert np.ptp(drawn_e["encoder_bias"]) > 0.055
 
 
@@ -241,11 +246,25 @@ def test_a_walk_is_judged_by_its_mean_velocity():
 
 
 def test_repeated_runs_count_once_and_early_ends_are_told():
-    same = Trial(success=False, error=3.1, ended="safety", lasted=3.5, reason="freeze: stuck")
-    other = Trial(success=True, error=0.1, ended="finished", lasted=6.0)
-    assert distinct([same, same, other]) == [same, other]
-    assert ended_words([same, same, other]) == "2 of 3 runs ended early: freeze: stuck"
-    assert ended_words([other]) == ""
+    fell = Trial(success=False, error=3.1, ended="safety", lasted=3.5, reason="freeze: stuck", trace="a")
+    fell_otherwise = replace(fell, trace="b")
+    good = Trial(success=True, error=0.1, ended="finished", lasted=6.0, trace="c")
+    assert distinct([fell, fell, good]) == [fell, good]
+    assert distinct([fell, fell_otherwise, good]) == [fell, fell_otherwise, good]
+    assert ended_words([fell, fell, good]) == "2 of 3 runs ended early: freeze: stuck"
+    assert ended_words([good]) == ""
+
+
+def test_robot_time_that_is_not_there_is_refused_before_it_is_used(tmp_path):
+    from surefoot.loop import play_motion
+
+    with pytest.raises(InputError, match="explore for at most 18 s"):
+        loop_of("qube", TWIN, explore=500.0)
+    loop, folder = loop_of("qube", TWIN, explore=17.0), Folder(tmp_path)
+    on_robot(folder, "randomized", loop.kit.seconds)
+    folder.step("design", {}, lambda _again: {})
+    with pytest.raises(InputError, match=r"7\.0 robot seconds were used and the runs ahead take 25\.0 more"):
+        play_motion(loop, folder)
 
 
 # -------------------------------------------------------------------- the ladder and its bench
@@ -368,6 +387,7 @@ def test_a_walk_that_was_stopped_sooner_is_not_kept(tmp_path, seconds, kept, mon
     loop, folder = loop_of("go2", "twin:go2/01-nominal"), Folder(tmp_path)
     on_robot(folder, "randomized", 9.0)
     on_robot(folder, "identified", seconds, "finished" if seconds == 9.0 else "stopped")
+    monkeypatch.setattr("surefoot.loop.choice.strayed", lambda *_about: None)
     found = choose_policy(loop, folder, loop.rung("identified"))
     assert found["kept"] == kept_by(folder, loop.rung("identified")) == kept
     assert ("the policy before was kept" in found["note"]) == (kept == "randomized")
@@ -375,7 +395,7 @@ def test_a_walk_that_was_stopped_sooner_is_not_kept(tmp_path, seconds, kept, mon
 
     def trial(_loop, bundle, *_more):
         asked.append(bundle.parent.name)
-        return Trial(success=True, error=0.1, ended="finished", lasted=6.0)
+        return Trial(success=True, error=0.1, ended="finished", lasted=6.0, trace=str(len(asked)))
 
     monkeypatch.setattr("surefoot.loop.judging.trial", trial)
     judge_rung(loop, folder, loop.rung("identified"))
@@ -407,9 +427,40 @@ def test_a_swing_up_is_kept_by_what_its_encoder_says(tmp_path, monkeypatch, hang
     on_robot(folder, "randomized", loop.kit.seconds)
     on_robot(folder, "identified", loop.kit.seconds, ended)
     found = choose_policy(loop, folder, loop.rung("identified"))
-    assert found["first"] == 1.0
-    assert found["retrained"] == pytest.approx(0.0 if ended == "stopped" else 1.0 - hangs, abs=0.01)
+    assert found["first"]["share"] == 1.0
+    assert found["retrained"]["share"] == pytest.approx(0.0 if ended == "stopped" else 1.0 - hangs, abs=0.01)
     assert found["kept"] == kept
+
+
+@pytest.mark.parametrize(("sway", "kept"), [(0.02, "identified"), (0.021, "identified"), (0.03, "randomized")])
+def test_of_two_pendulums_that_stand_the_calmer_one_is_kept(tmp_path, monkeypatch, sway, kept):
+    """Whatever the encoder's zero is, and however many turns the swing took."""
+    loop, folder = loop_of("qube", TWIN), Folder(tmp_path)
+    t = np.linspace(0.0, loop.kit.seconds, 601)
+
+    def played(path):
+        retrained = path.stem == "identified"
+        up = (3.05 - 4 * np.pi) * retrained + np.pi * (not retrained)
+        values = np.stack([0.0 * t, up + (sway if retrained else 0.02) * np.sign(np.sin(40.0 * t))], axis=1)
+        return Log(channels=(Channel(name="joint_pos", unit="rad", t=t, values=values, columns=("arm", "pendulum")),))
+
+    monkeypatch.setattr("surefoot.deploy.trajectory.read_played", played)
+    for name in ("randomized", "identified"):
+        on_robot(folder, name, loop.kit.seconds)
+    found = choose_policy(loop, folder, loop.rung("identified"))
+    assert found["retrained"]["off"] * np.arccos(0.95) == pytest.approx(sway, rel=0.01)
+    assert found["kept"] == kept
+
+
+def test_a_walk_is_compared_by_the_second_half_of_every_command():
+    t = np.arange(0.0, 6.0, 0.01) + 20.0
+    late = (t % 3.0 + 1.0) % 3.0 >= 1.5  # 20 s is 2 s after a multiple of 3
+    speed = np.where(t < 23.0, 0.5, 0.3)
+    velocity = np.stack([np.where(late, speed, -9.0), np.where(late & (t >= 23.0), 0.4, 0.0)], axis=1)
+    walk = Walk(t=t, velocity=velocity, turning=np.where(t >= 23.0, 0.0, 0.25))
+    asked = ({"vx": 0.6}, {"vx": 0.3, "vy": 0.3})
+    assert off_asked(walk, asked, 20.0, 6.0) == pytest.approx((1.0 + 0.5) / 2)
+    assert off_asked(walk, asked, 90.0, 6.0) is None
 
 
 # -------------------------------------------------------------------- all of it
@@ -458,10 +509,10 @@ def test_the_best_policy_of_a_training_goes_to_the_robot_not_the_last(tmp_path):
     for number, (success, error) in enumerate(
         [(0.5, 0.1), (0.97, 0.3), (0.98, 0.2), (0.97, 0.1), (0.6, 0.01), (0.97, 0.2)]
     ):
-        best.show(Shown(number), {"success": success, "error": error})
+        best.show(Shown(number), {"success": success, "off": error})
     assert kept() == 3
     resumed = Best(tmp_path / "best.npz", again=True)
-    resumed.show(Shown(6), {"success": 0.5, "error": 0.0})
+    resumed.show(Shown(6), {"success": 0.5, "off": 0.0})
     assert kept() == 3
     Best(tmp_path / "best.npz", again=False).show(Shown(7), {"success": 0.1})
     assert kept() == 7

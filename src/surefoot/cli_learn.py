@@ -45,7 +45,7 @@ def train(
         scan: on rough ground, let the policy see a height scan.
         engine: cpu, or cuda for a GPU (extra `gpu`), where go2 and g1 learn in thousands of worlds and g1 moves all its joints.
         randomize: how p(e) moves: as the robot's lesson has it (own), not at all, wider by success, bound by bound, as wide as
-            success allows, towards the worst worlds; or none: the nominal e in every world.
+            success allows, towards the worst worlds; or none: the nominal e in every world, which takes no --prior.
         redraw: Params that also change within an episode, such as push or command_delay.
         redraw_every: mean time between two redraws of a world [s].
         prior: p(e) to draw from: a prior's file, or a fit, whose posterior it is; Params that it does not hold, and all when left out,
@@ -53,6 +53,10 @@ def train(
     """
     if (rough or scan) and (randomize != "own" or redraw or prior):
         raise InputError("rough ground has a schedule of its own: leave out --randomize, --redraw and --prior")
+    if prior and randomize == "none":
+        raise InputError(
+            f"--randomize none trains at the robot file's nominal e, which {prior} does not change: leave out one of the two"
+        )
     from surefoot.learn.distributed import Alone, joined
 
     group = joined() or Alone()

@@ -9,7 +9,7 @@ interrupted loop goes on at its last step.
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from surefoot.errors import InputError, choose
 from surefoot.files import write_text
 from surefoot.hardware.generator import draw
 from surefoot.hardware.reality import robot_of
-from surefoot.loop import Ladder, Loop, begin_with, loop_of, prepare_loop, run_loop
+from surefoot.loop import Folder, Ladder, Loop, begin_with, judge_itself, loop_of, prepare_loop, run_loop
+from surefoot.loop.choice import kept_by
 from surefoot.loop.judging import UNITS
 from surefoot.loop.settings import KITS
 from surefoot.loop.truth import held_text, true_e
@@ -36,6 +37,8 @@ ALLOWED = {"qube": 30.0, "go2": 120.0}
 """Robot seconds."""
 SHARE = 0.9
 """Of the oracle's success."""
+OWN = "retrained"
+"""In the rows: the retrained policy, also where the loop kept the one before."""
 
 
 def hidden(robot: str, number: int, seed: int = 0) -> tuple[str, str]:
@@ -53,7 +56,21 @@ def case(robot: str, name: str, file: Path, request: Request, seed: int = 0) -> 
     loop = loop_of(robot, f"twin:{file}", quick=request.quick, seed=seed)
     here = _folder(request) / f"{robot}-{name.replace(' ', '-')}"
     begin_with(prepared(loop, request), here)
-    return marks_of(f"{robot} {name}", run_loop(loop, here, say=request.tell))
+    ladder = run_loop(loop, here, say=request.tell)
+    return marks_of(f"{robot} {name}", ladder) + retrained(f"{robot} {name}", loop, Folder(here), request, ladder)
+
+
+def retrained(name: str, loop: Loop, here: Folder, request: Request, ladder: Ladder) -> list[Mark]:
+    """How the retrained policy did by itself, whether the loop kept it or not, and whether it did: rows of the kind of `marks_of`."""
+    found = []
+    for rung in (r for r in loop.rungs if r.e == "posterior"):
+        own, kept = judge_itself(loop, here, rung, request.tell), kept_by(here, rung) == rung.name
+        about = f"{own['distinct']} runs; {'kept' if kept else 'not kept'}"
+        for what, unit in (("success", "1"), ("error", ladder.unit)):
+            mark = Mark(name=f"{name}|{OWN}|{what}", value=own[what][0], unit=unit, reference=about)
+            found.append(mark)
+        found.append(Mark(name=f"{name}|{OWN}|kept", value=float(kept)))
+    return found
 
 
 def prepared(loop: Loop, request: Request) -> Path:
@@ -206,6 +223,8 @@ def _robot_marks(robot: str, allowed: float, mine: Mapping[str, Mapping[tuple[st
             + f" {UNITS[KITS[robot].task]}, failed runs included; of single loops median {middle:.2f}, quartiles {low:.2f} to {high:.2f}",
         )
     )
+    if all((OWN, "kept") in found for found in mine.values()):
+        marks += _own_marks(robot, mine, mean)
     if held:
         best = mean("oracle", held)
         ratio = mean("identified", held) / best if best else None
@@ -216,3 +235,16 @@ def _robot_marks(robot: str, allowed: float, mine: Mapping[str, Mapping[tuple[st
     spent = max(found[("identified", "robot seconds")] for found in mine.values())
     marks.append(Mark(name=f"loop, {robot}: robot seconds, the most", value=spent, unit="s", op="<=", mark=allowed))
     return marks
+
+
+def _own_marks(
+    robot: str, mine: Mapping[str, Mapping[tuple[str, str], float]], mean: Callable[..., float]
+) -> Iterator[Mark]:
+    """What the retrained policies are worth where none of them is left out; without a mark."""
+    kept = sum(found[(OWN, "kept")] for found in mine.values())
+    about = f"all {len(mine)} retrained policies; the loop kept {kept:.0f} of them and the policy before elsewhere"
+    gain = mean(OWN, mine) - mean("randomized", mine)
+    yield Mark(name=f"loop, {robot}: success, every retrained policy − randomized", value=gain, reference=about)
+    before = mean("randomized", mine, "error")
+    ratio = mean(OWN, mine, "error") / before if before else None
+    yield Mark(name=f"loop, {robot}: error, every retrained policy over randomized", value=ratio, reference=about)

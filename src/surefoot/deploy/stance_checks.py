@@ -88,6 +88,12 @@ class Kinematics:
             geom = self.model.geom(name)
             feet.setdefault(int(geom.bodyid[0]), []).append(int(geom.id))
         self.feet = [(self.model.body(body).name, body, geoms) for body, geoms in feet.items()]
+        round_ = {int(mujoco.mjtGeom.mjGEOM_SPHERE), int(mujoco.mjtGeom.mjGEOM_CAPSULE)}
+        self.radius = [
+            float(self.model.geom_size[geoms, 0].mean()) if round_.issuperset(self.model.geom_type[geoms]) else 0.0
+            for _, _, geoms in self.feet
+        ]
+        """[m] Of round feet, 0 for others."""
         self.chains = [self._chain(body) for _, body, _ in self.feet]
         """Columns of `joints` that move each foot, from the body outwards."""
 
@@ -101,8 +107,11 @@ class Kinematics:
             body = int(self.model.body_parentid[body])
         return out
 
-    def legs(self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray) -> Legs:
-        """Feet for joint positions, speeds and torques, (samples, joints) each."""
+    def legs(self, q: np.ndarray, dq: np.ndarray, tau: np.ndarray, *, down: np.ndarray | None = None) -> Legs:
+        """Feet for joint positions, speeds and torques, (samples, joints) each.
+
+        With `down` (samples, 3), the direction to the ground, round feet roll: not their middle but their lowest point stands still.
+        """
         m, d = self.model, self.data
         n, k = len(q), len(self.feet)
         p, speed, force = np.zeros((n, k, 3)), np.zeros((n, k, 3)), np.zeros((n, k, 3))
@@ -115,6 +124,8 @@ class Kinematics:
             self.mujoco.mj_comPos(m, d)
             for i, (_, body, geoms) in enumerate(self.feet):
                 p[s, i] = d.geom_xpos[geoms].mean(axis=0)
+                if down is not None:
+                    p[s, i] += self.radius[i] * down[s]
                 self.mujoco.mj_jac(m, d, jac, None, p[s, i], body)
                 J = jac[:, self.dof]
                 speed[s, i] = J @ dq[s]
@@ -137,26 +148,47 @@ def check_stance(run: Run, robot: "Robot", notes: Notes) -> None:
         notes.unchecked.append(f"{WHAT}, some of these readings are wrong already")
         return
     turned = any(f.where == "driver" and f.term == "joint_torque" and f.kind == "sign" for f in notes.findings)
-    torque = _torque(joints, measured=not turned)
+    torque = torque_of(joints, measured=not turned)
     if torque is None:
         notes.unchecked.append(f"{WHAT}, needs joint_torque, or position targets and gains")
         return
-    n = max(2, joints.samples(WINDOW))
-    kinematics = Kinematics(robot, joints.names)
-    q, dq, tau = (_means(x, n) for x in (joints.q, joints.dq, torque))
-    gyro, gravity = _imu_means(imu, joints.t, n)
-    heard = [x for x in (q, dq, tau, gyro, gravity) if x is not None]
-    whole = np.flatnonzero(np.all([np.isfinite(x).all(axis=1) for x in heard], axis=0))
-    if len(whole) < FEW:
+    heard = heard_of(joints, imu, torque)
+    if len(heard.t) < FEW:
         notes.unchecked.append(f"{WHAT}, readings or commands are missing nearly everywhere")
         return
-    cut = whole[:: max(1, len(whole) // MOST)]
-    q, dq, tau, gyro = q[cut], dq[cut], tau[cut], gyro[cut]
-    gravity = None if gravity is None else gravity[cut]
-    _judge(kinematics, (q, dq, tau), gyro, gravity, notes)
+    cut = heard.thinned(MOST)
+    _judge(Kinematics(robot, joints.names), (cut.q, cut.dq, cut.tau), cut.gyro, cut.gravity, notes)
 
 
-def _torque(joints: Joints, *, measured: bool) -> np.ndarray | None:
+@dataclass(frozen=True)
+class Heard:
+    """Readings of legs and IMU on one time grid, averaged over WINDOW, where none is missing; (samples, columns)."""
+
+    t: np.ndarray  # [s]
+    q: np.ndarray
+    dq: np.ndarray
+    tau: np.ndarray
+    gyro: np.ndarray
+    gravity: np.ndarray | None
+
+    def thinned(self, most: int) -> "Heard":
+        """About `most` of the samples, evenly."""
+        step = max(1, len(self.t) // most)
+        return Heard(*(None if x is None else x[::step] for x in vars(self).values()))  # pyright: ignore[reportArgumentType]
+
+
+def heard_of(joints: Joints, imu: Imu, torque: np.ndarray) -> Heard:
+    """What joints, IMU and torques say together; joints need their speeds."""
+    assert joints.dq is not None
+    n = max(2, joints.samples(WINDOW))
+    q, dq, tau = (_means(x, n) for x in (joints.q, joints.dq, torque))
+    gyro, gravity = _imu_means(imu, joints.t, n)
+    t = _means(joints.t[:, None], n)[:, 0]
+    whole = np.all([np.isfinite(x).all(axis=1) for x in (q, dq, tau, gyro, gravity) if x is not None], axis=0)
+    return Heard(t[whole], q[whole], dq[whole], tau[whole], gyro[whole], None if gravity is None else gravity[whole])
+
+
+def torque_of(joints: Joints, *, measured: bool) -> np.ndarray | None:
     """Measured torques, or those of the motors' law; NaN where a reading or a command is missing."""
     if measured and joints.tau is not None and np.isfinite(joints.tau).all():
         return joints.tau

@@ -51,6 +51,10 @@ def _velocity(s: Any, command: np.ndarray) -> np.ndarray:
     return np.linalg.norm(host(s.truth["velocity"])[:, :2] - command[:, :2], axis=1)
 
 
+def _tilt(s: Any, command: np.ndarray) -> np.ndarray:
+    return np.arccos(np.clip(host(s.truth["up"]), -1.0, 1.0)).mean(axis=1)
+
+
 def _distance(s: Any, command: np.ndarray) -> np.ndarray:
     return host(s.truth["distance"])
 
@@ -61,8 +65,9 @@ AIMS = {
     "Hover": Aim(unit="m", since=lambda task: task.settle, error=_distance),
     "Track": Aim(unit="m", since=lambda task: task.settle, error=_distance),
     "Reach": Aim(unit="m", since=lambda task: task.episode * 2 / 3, error=_distance),
+    "SwingUp": Aim(unit="rad", since=lambda task: task.episode / 2, error=_tilt),
 }
-"""By the name of a task's class (or a parent's): |v - command| or the distance to the point; a swing-up follows nothing."""
+"""By the name of a task's class (or a parent's): |v - command|, the distance to the point, or the links' mean tilt."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@
 Neighbouring blocks that err alike widen V by Bartlett weights (HAC). Intervals use Student's t; where few blocks carry most of
 the information on a scalar, as the fast part of a chirp does, its degrees of freedom are those few (see `freedom`).
 S, u and V are those of the data alone. What was believed before comes in once, at the end: (V⁻¹ + prior⁻¹)⁻¹; directions that the
-data say nothing about keep its width.
+data say nothing about keep its width, and what it says has no small sample (see `data_share`).
 """
 
 from dataclasses import dataclass
@@ -68,11 +68,12 @@ def spread(problem: Problem, linear: Linear, s: np.ndarray, offsets: np.ndarray)
     data = (groups - 1) / groups * neighbours(moved, lags) + inverse @ ridge @ inverse
     white = noise * inverse * problem.windows.overlap
     honest, white = (_with_prior(v, pull.covariance) for v in (data, white))
+    told = freedom(inverse, info, parts, problem.windows.overlap) / data_share(honest, pull.covariance) ** 2
     # Where a fit ends in a direction without information is chance: the centre of a belief that did not pull is as likely.
     flat = np.linalg.inv(pull.covariance) - pull.precision
     away = honest @ flat @ (np.clip(pull.mean, pull.low, pull.high) - s)
     honest = honest + np.outer(away, away)
-    return Spread(honest=honest, white=white, data=data, freedom=freedom(inverse, info, parts, problem.windows.overlap))
+    return Spread(honest=honest, white=white, data=data, freedom=told)
 
 
 def freedom(inverse: np.ndarray, info: np.ndarray, parts: int, overlap: float = 1.0) -> np.ndarray:
@@ -86,6 +87,16 @@ def freedom(inverse: np.ndarray, info: np.ndarray, parts: int, overlap: float = 
     shares = np.maximum(shares, 0.0)
     shares = np.clip(shares / np.maximum(shares.sum(0), 1e-300), 0.0, 1.0)
     return np.maximum(1.0 / np.maximum((shares**2).sum(0), 1e-12) / min(parts, 2) / overlap - 1.0, 1.0)
+
+
+def data_share(both: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """Share of every scalar's variance that comes from the data and not from what was believed before, (d,).
+
+    both = (data⁻¹ + prior⁻¹)⁻¹ = both data⁻¹ both + both prior⁻¹ both; only the first part was estimated and has degrees of freedom: the
+    sum has freedom / share² of them (Satterthwaite).
+    """
+    believed = np.diag(both @ np.linalg.solve(prior, both))
+    return np.clip(1.0 - believed / np.diag(both), 1e-3, 1.0)
 
 
 def _with_prior(data: np.ndarray, prior: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from surefoot.loop.choice import choose_policy as choose_policy
 from surefoot.loop.folder import Folder as Folder
+from surefoot.loop.judging import judge_itself as judge_itself
 from surefoot.loop.judging import judge_rung as judge_rung
 from surefoot.loop.ladder import Ladder as Ladder
 from surefoot.loop.ladder import ladder_of as ladder_of

@@ -1,40 +1,101 @@
 """Which policy the robot keeps: the retrained one, unless its own run on the robot went worse than that of the policy before.
 
-    swing-up   how it went: share of the second half of the run in which the pendulum's encoder says upright; 0 for a run that was stopped
-    walking    how it went: share of its time that the policy drove before the robot was stopped
+    swing-up   share   of the second half of the run in which the pendulum's encoder says upright; 0 for a run that was stopped
+               off     mean |angle − its own mean| while it says so, over the tilt that still counts as upright
+    walking    share   of its time that the policy drove before the robot was stopped
+               off     mean over the commands of the error of speed and of turning, by the robot's own legs, over what still counts
 
-A training may end with a policy that is narrower than the robot is strange. One run on the robot, which the loop makes anyway, tells the
-worst of them; nothing but the robot's own readings is used.
+A training may end with a policy that is narrower than the robot is strange, or with one that simply came out worse. One run of each on the
+robot, which the loop makes anyway, tells; nothing but the robot's own readings is used. A balanced pendulum is upright on average, so an
+encoder's zero does not count.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surefoot.logs import Log
 from surefoot.loop.folder import Folder
-from surefoot.loop.settings import FIRST, Loop, Rung
+from surefoot.loop.settings import FIRST, SPEED, TURN, UPRIGHT, Loop, Rung
+
+if TYPE_CHECKING:
+    from surefoot.deploy.odometry import Walk
 
 Say = Callable[[str], None]
 WORSE = 0.05
-"""Difference of two runs that counts."""
-UPRIGHT = 0.95
-"""Cosine of the tilt from which a pendulum stands upright."""
+"""Difference of two shares that counts."""
+FARTHER = 1.1
+"""Where the shares are alike: factor between two runs' errors that counts."""
 
 
-def went(loop: Loop, folder: Folder, rung: Rung) -> float:
-    """How a rung's run on the robot went, from 0 to 1."""
+@dataclass(frozen=True, kw_only=True)
+class Went:
+    """How a run on the robot went."""
+
+    share: float
+    """Of it that went well, 0 .. 1."""
+    off: float | None
+    """How far it was from what was asked, as a share of what still counts as success [1]; None where the readings do not tell."""
+
+
+def went(loop: Loop, folder: Folder, rung: Rung) -> Went:
+    """How a rung's run on the robot went, by its recording."""
     from surefoot.deploy.trajectory import read_played
 
     found, seconds = folder.result(f"deploy {rung.name}"), loop.kit.seconds
+    if loop.kit.task == "swing_up":
+        finished = found["outcome"]["ended"] == "finished"
+        return stood(read_played(folder / found["log"]), seconds) if finished else Went(share=0.0, off=None)
     driven = min(float(found["outcome"]["seconds"]) / seconds, 1.0)
-    if loop.kit.task != "swing_up":
-        return driven
-    if found["outcome"]["ended"] != "finished":
-        return 0.0
-    angle = read_played(folder / found["log"])["joint_pos"]
-    late = angle.t >= angle.t[0] + seconds / 2
-    return float((-np.cos(angle.column("pendulum")[late]) > UPRIGHT).mean()) if late.any() else 0.0
+    whole = driven >= 1.0 - WORSE
+    return Went(share=driven, off=strayed(loop, folder, rung) if whole else None)
+
+
+def stood(log: Log, seconds: float) -> Went:
+    """How a swing-up of `seconds` went that nothing stopped."""
+    angle = log["joint_pos"]
+    late = angle.column("pendulum")[angle.t >= angle.t[0] + seconds / 2]
+    upright = -np.cos(late) > UPRIGHT
+    if not upright.any():
+        return Went(share=0.0, off=None)
+    tilt = np.mod(late[upright], 2 * np.pi)  # upright is π, whatever turns it took
+    off = float(np.abs(tilt - tilt.mean()).mean()) / float(np.arccos(UPRIGHT))
+    return Went(share=float(upright.mean()), off=off)
+
+
+def strayed(loop: Loop, folder: Folder, rung: Rung) -> float | None:
+    """How far a rung's walk was from the loop's commands, by the robot's own legs; the first half of each command's time is left out."""
+    from surefoot.deploy.bundle import load_bundle
+    from surefoot.deploy.odometry import walk_of
+    from surefoot.deploy.recorded_run import Run
+    from surefoot.deploy.trajectory import read_played
+    from surefoot.robots import load
+
+    log = read_played(folder / folder.result(f"deploy {rung.name}")["log"])
+    walk = walk_of(Run(load_bundle(folder / f"rungs/{rung.name}/bundle").contract, log), load(loop.robot))
+    return None if walk is None else off_asked(walk, loop.kit.asked, float(log["action"].t[0]), loop.kit.seconds)
+
+
+def off_asked(walk: "Walk", asked: Sequence[Mapping[str, float]], begin: float, seconds: float) -> float | None:
+    """Mean over commands, each asked for its share of `seconds` from `begin` [s], of the error in shares of what is allowed."""
+    each, errors = seconds / len(asked), []
+    for k, one in enumerate(asked):
+        found = walk.mean(begin + (k + 0.5) * each, begin + (k + 1) * each)
+        if found is None:
+            return None
+        vx, vy, turn = found
+        speed = float(np.hypot(vx - one.get("vx", 0.0), vy - one.get("vy", 0.0)))
+        errors.append(max(speed / SPEED, abs(turn - one.get("yaw_rate", 0.0)) / TURN))
+    return float(np.mean(errors))
+
+
+def worse(after: Went, before: Went) -> bool:
+    """Whether a run went worse than another by more than runs of one policy differ."""
+    if abs(after.share - before.share) > WORSE:
+        return after.share < before.share
+    return after.off is not None and before.off is not None and after.off > FARTHER * before.off
 
 
 def choose_policy(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
@@ -43,17 +104,25 @@ def choose_policy(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _lin
 
     def work(_again: bool) -> dict[str, Any]:
         before, after = went(loop, folder, first), went(loop, folder, rung)
-        kept = first if after < before - WORSE else rung
-        what = "upright for" if loop.kit.task == "swing_up" else "driving for"
-        note = f"its run on the robot went worse ({what} {100 * after:.0f} %, before {100 * before:.0f} %): the policy before was kept"
-        say(
-            f"{rung.title} on the robot: {what} {100 * after:.0f} % of its run, before {100 * before:.0f} %; kept: {kept.title}"
-        )
-        return {"kept": kept.name, "first": before, "retrained": after, "note": note if kept is first else ""}
+        kept = first if worse(after, before) else rung
+        told = f"{in_words(loop, after)}, before {in_words(loop, before)}"
+        note = f"its run on the robot went worse ({told}): the policy before was kept" if kept is first else ""
+        say(f"{rung.title} on the robot: {told}; kept: {kept.title}")
+        return {"kept": kept.name, "first": vars(before), "retrained": vars(after), "note": note}
 
-    return folder.step(
-        f"choose {rung.name}", {"worse": WORSE}, work, after=[f"deploy {first.name}", f"deploy {rung.name}"]
-    )
+    settings = {"worse": WORSE, "farther": FARTHER}
+    return folder.step(f"choose {rung.name}", settings, work, after=[f"deploy {first.name}", f"deploy {rung.name}"])
+
+
+def in_words(loop: Loop, found: Went) -> str:
+    """How a run went, for people."""
+    swinging = loop.kit.task == "swing_up"
+    share = f"{'upright' if swinging else 'driving'} for {100 * found.share:.0f} %"
+    if found.off is None:
+        return share
+    if swinging:
+        return f"{share} and off by {found.off * np.arccos(UPRIGHT):.4f} rad"
+    return f"{share} and off by {100 * found.off:.0f} % of what is allowed"
 
 
 def kept_by(folder: Folder, rung: Rung) -> str:

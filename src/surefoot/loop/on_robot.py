@@ -3,7 +3,7 @@
 Robot seconds are counted from the first reading to the last of every recording: standing up and sitting down are robot time too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +150,20 @@ def design_motion(loop: Loop, folder: Folder, say: Say = lambda _line: None) -> 
     return folder.step("design", inputs, work)
 
 
+def check_budget(loop: Loop, folder: Folder, ahead: Sequence[float]) -> None:
+    """Refuse runs of `ahead` seconds each where the robot time used so far, with standing up and sitting down, leaves too little."""
+    found = [folder.record(f"deploy {rung.name}").get("result") for rung in loop.rungs]
+    done = [one for one in (*found, folder.record("explore").get("result")) if one]
+    spent = sum(one["robot_seconds"] for one in done)
+    around = max((one["robot_seconds"] - one["outcome"]["seconds"] for one in done), default=0.0)
+    more = sum(ahead) + around * len(ahead)
+    if spent + more > loop.kit.budget:
+        raise InputError(
+            f"{spent:.1f} robot seconds were used and the runs ahead take {more:.1f} more, allowed are {loop.kit.budget:g}: shorten the "
+            f"designed motion (--explore)"
+        )
+
+
 def play_motion(loop: Loop, folder: Folder, say: Say = lambda _line: None) -> dict[str, Any]:
     """Play the designed motion on the robot, safety on, into robot/motion.mcap: {"log", "robot_seconds", "outcome"}."""
 
@@ -157,6 +171,7 @@ def play_motion(loop: Loop, folder: Folder, say: Say = lambda _line: None) -> di
         from surefoot.deploy.trajectory import play
         from surefoot.hardware.connect import connect
 
+        check_budget(loop, folder, (loop.kit.explore, loop.kit.seconds))
         record = folder / "robot/motion.mcap"
         record.unlink(missing_ok=True)
         hardware = connect(loop.hardware, lockstep=True, seed=loop.seed + 1)
@@ -194,12 +209,8 @@ def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _li
         from surefoot.identify import identify
         from surefoot.identify.fit_table import units_of
 
-        spent, more = sum(folder.result(name)["robot_seconds"] for name in used), kit.seconds
-        if spent + more > kit.budget:
-            raise InputError(
-                f"{spent:.1f} robot seconds were used and the retrained policy's run takes {more:g} more, allowed are {kit.budget:g}: "
-                f"shorten --explore or --seconds"
-            )
+        spent = sum(folder.result(name)["robot_seconds"] for name in used)
+        check_budget(loop, folder, (kit.seconds,))
         sim = model_of(loop)
         fit = identify(
             sim, usable(logs_of(folder, used), kit.window), only=fitted_names(loop, sim), channels=kit.channels, window=kit.window,

@@ -42,6 +42,10 @@ RUNGS = (
 Later sorts of policies (adaptive, residual, ...) are further rungs."""
 FIRST = "randomized"
 """The rung that is first brought to the robot."""
+UPRIGHT = 0.95
+"""Cosine of the tilt from which a pendulum stands upright."""
+SPEED, TURN = 0.2, 0.25
+"""Largest error of a walk's mean velocity that is a success [m/s], [rad/s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +56,13 @@ class Kit:
         task: its name.
         steps: most transitions of a training from nothing.
         more: transitions of a training that starts from another.
-        every: transitions between two judgements while it trains; `enough` successes with an error of at most `close` end its first steps.
+        every: transitions between two judgements of a training from nothing; `enough` successes with an error of at most `close` end its
+            first steps.
+        often: the same from there on, where every judged policy may be the one that goes to the robot.
         seconds: how long a policy acts on the robot [s].
         asked: commands it is given one after the other, each for the same time; also what it is judged by.
         explore: seconds of designed motion; 0: the policy's own run is all there is.
-        budget: robot seconds that may be used before the retrained policy is brought to it.
+        budget: robot seconds that may be used, the retrained policy's own run with them; judging is not counted.
         timestep: of the simulator that designs and fits [s].
         window, stride: length of the fit's windows and distance of their starts [s]; `most` linearisations are made.
         trials: runs on the stand-in by which a rung is judged, for each command; `judged` is how long each is [s].
@@ -68,6 +74,7 @@ class Kit:
     steps: int
     more: int
     every: int
+    often: int
     enough: float
     close: float = math.inf
     seconds: float
@@ -85,23 +92,40 @@ class Kit:
     effort: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self):
-        for name in ("steps", "more", "every", "trials", "most", "seconds", "budget", "timestep", "window", "judged"):
+        for name in (
+            "steps",
+            "more",
+            "every",
+            "often",
+            "trials",
+            "most",
+            "seconds",
+            "budget",
+            "timestep",
+            "window",
+            "judged",
+        ):
             if not (math.isfinite(value := getattr(self, name)) and value > 0):
                 raise InputError(f"{name} of a loop must be a number above 0, got {value!r}")
         if not (math.isfinite(self.explore) and self.explore >= 0):
             raise InputError(f"explore must be a number of seconds, 0 for no designed motion, got {self.explore!r}")
+        if self.explore + 2 * self.seconds > self.budget:
+            raise InputError(
+                f"two runs of a policy ({self.seconds:g} s each) and the designed motion ({self.explore:g} s) exceed the {self.budget:g} "
+                f"robot seconds that this loop may use: explore for at most {max(self.budget - 2 * self.seconds, 0.0):g} s"
+            )
 
 
 WALKS = ({"vx": 0.6}, {"vx": 0.3, "vy": 0.3}, {"vx": 0.4, "yaw_rate": 0.7})
 KITS = {
     "qube": Kit(
-        task="swing_up", steps=1_000_000, more=300_000, every=100_000, enough=0.95, seconds=6.0, explore=8.0, budget=30.0,
+        task="swing_up", steps=1_000_000, more=300_000, every=100_000, often=30_000, enough=0.95, seconds=6.0, explore=8.0, budget=30.0,
         timestep=0.002, window=0.3, trials=4,
         effort={"families": ("multi-sine",), "population": 6, "rounds": 2, "elite": 2, "samples": 2, "climbs": 2},
     ),
     "go2": Kit(
-        task="velocity", steps=4_000_000, more=400_000, every=250_000, enough=0.85, close=0.25, seconds=9.0, asked=WALKS, explore=6.0,
-        budget=120.0, timestep=0.005, window=0.3, stride=0.5, most=15, trials=2,
+        task="velocity", steps=4_000_000, more=400_000, every=250_000, often=100_000, enough=0.85, close=0.25, seconds=9.0, asked=WALKS,
+        explore=6.0, budget=120.0, timestep=0.005, window=0.3, stride=0.5, most=15, trials=2,
         effort={"families": ("multi-sine",), "population": 4, "rounds": 2, "elite": 1, "samples": 1, "climbs": 0},
     ),
 }  # fmt: skip

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from surefoot.loop.folder import Folder
 from surefoot.loop.settings import Loop, Rung
@@ -47,14 +50,6 @@ def practice_of(loop: Loop) -> Practice:
     return Practice(robot=robot, task=task, practised=preset.task(task), ppo=preset.ppo, worlds=preset.worlds)
 
 
-def posterior_of(params: Params, fit: Any) -> Prior:
-    """p(e | logs) of the fitted Params, and the robot file's prior of the others."""
-    from surefoot.identify.fit import packed_belief
-
-    mean, covariance = packed_belief(fit.params, fit.values, fit.natural_covariance)
-    return Prior.gaussian(params, mean, covariance, list(fit.params))
-
-
 def belief_of(loop: Loop, folder: Folder, rung: Rung, params: Params) -> Prior:
     """What a rung's training draws e from."""
     if rung.e == "randomized":
@@ -62,7 +57,7 @@ def belief_of(loop: Loop, folder: Folder, rung: Rung, params: Params) -> Prior:
     if rung.e == "posterior":
         from surefoot.identify import load_fit
 
-        return posterior_of(params, load_fit(folder / "fit.json"))
+        return load_fit(folder / "fit.json").within(params.prior())
     if rung.e == "truth":
         from surefoot.loop.truth import true_e
 
@@ -87,6 +82,7 @@ def train_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: 
         "close": str(kit.close),
         "every": kit.every,
         "more": kit.more if rung.judged else 0,
+        "often": kit.often,
     }
     inputs["steps"] = kit.more if rung.start else kit.steps
     after = [f"train {rung.start}"] if rung.start else []
@@ -118,14 +114,20 @@ def _trained(loop: Loop, folder: Folder, rung: Rung, again: bool, say: Say) -> d
     e.save(folder / f"rungs/{rung.name}/prior.json")
     rows, best = e.sample(JUDGED, 999), Best(folder / f"rungs/{rung.name}/{BEST}", again)
 
+    looks, passed = count(), list[int]()
+    seldom = max(round(kit.every / kit.often), 1)
+
     def evaluate(policy: Any) -> dict[str, float]:
+        if next(looks) % seldom and not rung.start and not passed:
+            return {}
         found = judge(practice.task, judged, policy.play(), e=rows)
         say(f"{rung.title}: {found}")
         values = {name: value.value for name, value in found.summary.items() if value.count}
+        good = found.error[(found.success == 1.0) & np.isfinite(found.error)]
+        if len(good):
+            values["off"] = float(good.mean())
         best.show(policy, values)
         return values
-
-    passed: list[int] = []
 
     def done(record: Any) -> bool:
         """From nothing: when the first steps are taken and, where it is judged, as much practice as the others have followed."""
@@ -140,7 +142,7 @@ def _trained(loop: Loop, folder: Folder, rung: Rung, again: bool, say: Say) -> d
         about["held"] = list(practice.task.held)
     run = train(
         world, practice.ppo, run=folder / f"rungs/{rung.name}/run", steps=kit.more if rung.start else kit.steps, seed=loop.seed,
-        evaluate=evaluate, every=kit.every, stop=done, mirror=mirror_of(world), about=about, resume=again, threads=loop.threads,
+        evaluate=evaluate, every=kit.often, stop=done, mirror=mirror_of(world), about=about, resume=again, threads=loop.threads,
         say=lambda _line: None, start=folder / f"rungs/{rung.start}/run" if rung.start else None,
     )  # fmt: skip
     last = {k.removeprefix("evaluate/"): v for r in run.history() for k, v in r.items() if k.startswith("evaluate/")}
@@ -156,7 +158,7 @@ def _trained(loop: Loop, folder: Folder, rung: Rung, again: bool, say: Say) -> d
 class Best:
     """The best of the policies that a training showed, by the judgement in its own worlds: the last one may have lost what it had.
 
-    More successes are better; where they are alike, the smaller error is, and without one the later policy.
+    More successes are better; where they are alike, the one that came closer where it succeeded, and where none did the later policy.
 
     Args:
         file: where it is kept.
@@ -186,7 +188,7 @@ def better(values: Mapping[str, float], than: Mapping[str, float]) -> bool:
     more = values.get("success", 0.0) - than.get("success", 0.0)
     if abs(more) > ALIKE:
         return more > 0
-    return values.get("error", 0.0) <= than.get("error", 0.0)
+    return values.get("off", np.inf) <= than.get("off", np.inf)
 
 
 def best_policy(folder: Folder, rung: Rung) -> Any:
