@@ -1,16 +1,17 @@
 """Another robot of the same kind: joints as they differ on the robot that was fitted, and what such robots are foreseen to do."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import surefoot as sf
-from rigs import rig
+from rigs import BODY, IMU, rig
 from surefoot import cli
 from surefoot.errors import InputError
-from surefoot.identify import Fit, another_robot, foresee, identify
+from surefoot.identify import Fit, another_robot, foresee, identify, load_fit
 from surefoot.identify.another import widths
 from surefoot.params import LogNormal, LogUniform, Normal, Prior
 
@@ -108,6 +109,55 @@ def test_nine_of_ten_joints_of_other_robots_lie_in_the_interval_that_one_robot_g
     assert np.mean(inside) == pytest.approx(0.9, abs=0.04)
 
 
+def told(fit_params, values, std, freedom):
+    """A fit with independent errors."""
+    std = np.broadcast_to(np.asarray(std, float), np.shape(values))
+    return Fit.made(fit_params, np.asarray(values, float), np.diag(std**2), white_std=std, freedom=freedom)
+
+
+@pytest.mark.parametrize("freedom", [1.0, 3.0])
+def test_a_value_that_sisters_share_lies_in_nine_of_ten_intervals_however_few_blocks_told_it(robot, freedom):
+    """The truth is 1; every fit errs by a normal whose deviation it knows from `freedom` blocks."""
+    alone = sf.Sim(robot, sf.Params(strength=sf.strength("arm.*", low=0.5, high=1.5, nominal=1.0))).params
+    rng, inside = np.random.default_rng(5), []
+    for _ in range(400):
+        std = 0.01 * np.sqrt(rng.chisquare(freedom) / freedom)
+        fit = told(alone, [1.0 + 0.01 * rng.standard_normal()], [std], freedom)
+        prior = another_robot(fit, alone.prior())
+        low, high = prior.interval(0.9)["strength"]
+        inside.append(low < 1.0 < high)
+        if widths(fit, alone.prior())["strength"] < 0.2:
+            np.testing.assert_allclose((low, high), fit.intervals(0.9)[0], atol=1e-5)
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.035)
+
+
+def test_joints_that_do_not_differ_are_known_as_well_as_the_few_blocks_tell(sim):
+    """Joints of one value whose fits err together, as by a weight that was taken for another: their scatter says nothing of that."""
+    rng, inside = np.random.default_rng(6), []
+    for _ in range(200):
+        std = 0.02 * np.sqrt(rng.chisquare(1))
+        found = MEDIAN * np.exp(0.02 * rng.standard_normal())
+        values, stds = np.array([*[found] * JOINTS, 1.0]), np.array([*[found * std] * JOINTS, 0.01])
+        fit = told(sim.params, values, stds, np.array([*[1.0] * JOINTS, 30.0]))
+        below = another_robot(fit, believed(sim)).product.cdf(fit.names[0], np.array([MEDIAN]))[0]
+        inside.append(0.05 < below < 0.95)
+    assert np.mean(inside) == pytest.approx(0.92, abs=0.04)
+
+
+def test_the_axes_of_a_sensor_are_no_joints_of_one_sort(tmp_path):
+    """Each axis by itself: what is known of one says nothing of the others, and is not their mean."""
+    here = rig(tmp_path, BODY.format(place=""), sensors=IMU, more='base = "base"')
+    axes = sf.Sim(here, sf.Params(gyro_bias=sf.gyro_bias(low=-0.1, high=0.1))).params
+    prior = another_robot(told(axes, [0.08, -0.01, 0.0], [0.001, 0.002, 0.2], 50.0), axes.prior())
+    assert prior.interval()["gyro_bias[x]"] == pytest.approx((0.0783, 0.0817), abs=1e-4)
+    assert prior.interval()["gyro_bias[y]"] == pytest.approx((-0.0134, -0.0066), abs=1e-4)
+    assert prior.interval()["gyro_bias[z]"] == pytest.approx((-0.09, 0.09)), "the logs did not tell"
+    bound = replace(told(axes, [0.1, -0.01, 0.0], 0.001, 50.0), at_bound=("gyro_bias[x]",))
+    ends = another_robot(bound, axes.prior()).interval()
+    assert ends["gyro_bias[x]"] == pytest.approx((-0.09, 0.09)), "at its bound"
+    assert ends["gyro_bias[y]"] == pytest.approx((-0.0117, -0.0083), abs=1e-4)
+
+
 def test_what_belongs_to_one_robot_stays_with_it(sim, first):
     _, fit = first
     assert fit["strength"] == pytest.approx(0.85, rel=0.02)
@@ -147,6 +197,32 @@ def test_the_mean_over_such_robots_foresees_them_better_than_one_replay_and_band
     error = {name: float(np.mean(np.square(gap))) for name, gap in gaps.items()}
     assert error["mean"] < error["middle"] < error["nominal"]
     assert np.mean(inside) == pytest.approx(0.9, abs=0.06)
+
+
+def lossy(log, at, joint=0):
+    """The log without the encoder's readings of one joint at some samples."""
+    encoder = log["joint_pos"]
+    values = encoder.values.copy()
+    values[at, joint] = np.nan
+    others = [channel for channel in log if channel.name != "joint_pos"]
+    return replace(log, channels=(*others, replace(encoder, values=values, nan=True)))
+
+
+def test_lost_readings_are_neither_inside_nor_outside(sim, kind, first):
+    """Of a joint whose readings all lie in the band, those that arrived do too."""
+    _, fit = first
+    prior = another_robot(fit, believed(sim), own=["strength"])
+    log = recording(sim, {"coulomb": kind[1:2], "strength": [1.0]}, seconds=1.0)
+    whole = foresee(sim, log, prior, draws=32, channels=("joint_pos",))
+    lost = np.arange(20, 60)
+    part = foresee(sim, lossy(log, lost), prior, draws=32, channels=("joint_pos",))
+    seen, low, high = (a[:, 0] for a in (log["joint_pos"].values, whole.low["joint_pos"], whole.high["joint_pos"]))
+    kept = np.delete((seen >= low) & (seen <= high), lost)
+    assert part.inside("joint_pos")[0] == pytest.approx(kept.mean())
+    np.testing.assert_array_equal(part.inside("joint_pos")[1:], whole.inside("joint_pos")[1:])
+    none = replace(whole, log=lossy(whole.log, np.arange(len(seen))))
+    assert np.isnan(none.inside("joint_pos")[0])
+    assert np.isfinite(none.inside("joint_pos")[1:]).all()
 
 
 def test_what_cannot_be_said_of_another_robot_is_refused_in_a_sentence(robot, sim, first):
@@ -202,3 +278,76 @@ def test_the_command_line_writes_the_file_and_foresees_a_log_with_it(sim, robot,
     ):
         assert cli.run(wrong) == 2
         assert sentence in capsys.readouterr().err
+
+
+def test_the_command_line_counts_lost_readings_and_compares_the_rest(sim, robot, kind, tmp_path, capsys):
+    sim.params.save(tmp_path / "params.toml")
+    believed(sim).save(tmp_path / "kind.toml")
+    log = recording(sim, {"coulomb": kind[:1], "strength": [1.0]}, seconds=1.0)
+    log.save(tmp_path / "whole.npz")
+    lossy(log, np.arange(20, 60)).save(tmp_path / "lossy.npz")
+    words = [str(robot.folder), "--params", str(tmp_path / "params.toml")]
+    for more, title in ((["--prior", str(tmp_path / "kind.toml"), "--draws", "8"], "inside 90 %"), ([], "floor")):
+        rows = {}
+        for name in ("whole", "lossy"):
+            assert cli.run(["replay", str(tmp_path / f"{name}.npz"), *words, *more, "--json"]) == 0
+            rows[name] = [r for r in json.loads(capsys.readouterr().out) if r["channel"] == "joint_pos"]
+        assert [r["missing"] for r in rows["lossy"]] == [40, *[0] * (JOINTS - 1)]
+        assert rows["lossy"][1:] == rows["whole"][1:]
+        assert None not in rows["lossy"][0].values()
+        assert cli.run(["replay", str(tmp_path / "lossy.npz"), *words, *more]) == 0
+        said = capsys.readouterr().out
+        assert title in said
+        assert "missing" in said
+        assert "nan" not in said
+        assert cli.run(["replay", str(tmp_path / "whole.npz"), *words, *more]) == 0
+        assert "missing" not in capsys.readouterr().out
+
+
+def test_gains_that_logs_state_are_no_unknowns_of_other_robots(robot, kind, tmp_path, capsys):
+    """Two recordings at gains of their own tell of sisters, of whom a third recording at another gain is foreseen."""
+    friction = params().only("coulomb")
+    tuned = sf.Sim(robot, friction | sf.Params(kp=sf.kp("arm.*", low=5.0, high=80.0)), seed=1)
+    friction.save(tmp_path / "params.toml")
+    for name, kp in (("soft", 20.0), ("stiff", 40.0), ("other", 30.0)):
+        log = recording(tuned, {"coulomb": kind[:1], "kp": [kp]}, seconds=2.0)
+        replace(log, meta={"kp": kp, "kd": 0.5}).save(tmp_path / f"{name}.npz")
+    words = [str(robot.folder), "--params", str(tmp_path / "params.toml"), "--gains"]
+    logs = [str(tmp_path / f"{name}.npz") for name in ("soft", "stiff")]
+    fit = ["identify", *words, *logs, "--log-start", "--held-out", "0", "--another", str(tmp_path / "kind.toml")]
+    assert cli.run(fit) == 0
+    prior = Prior.load(tmp_path / "kind.toml")
+    assert list(prior.params) == ["coulomb"]
+    assert np.log(prior.sample(2000, 0)["coulomb"]).mean() == pytest.approx(np.log(kind[0]).mean(), abs=0.06)
+    capsys.readouterr()
+    assert (
+        cli.run(["replay", str(tmp_path / "other.npz"), *words, "--prior", str(tmp_path / "kind.toml"), "--json"]) == 0
+    )
+    rows = json.loads(capsys.readouterr().out)
+    assert all(row["rms"] < 0.05 for row in rows if row["channel"] == "joint_pos")
+    assert cli.run([*fit, "--own", "stated_kp"]) == 2
+    assert "'stated_kp' is not a param of this robot" in capsys.readouterr().err
+
+
+def test_what_was_believed_of_the_fitted_robot_reaches_its_sisters_only_through_the_fit(sim, robot, kind, tmp_path):
+    """An earlier fit of this robot's strength is a belief about this robot; sisters have all of the Params, and their own strength."""
+    sim.params.save(tmp_path / "params.toml")
+    recording(sim, {"coulomb": kind[:1], "strength": [0.85]}).save(tmp_path / "first.npz")
+    alone = sf.Sim(robot, params().only("strength")).params
+    Prior.independent(alone, {"strength": Normal(mean=0.85, sd=0.02)}).save(tmp_path / "weighed.toml")
+    words = [
+        "identify", str(robot.folder), str(tmp_path / "first.npz"), "--params", str(tmp_path / "params.toml"), "--log-start",
+        "--held-out", "0", "--prior", str(tmp_path / "weighed.toml"),
+    ]  # fmt: skip
+    assert cli.run([*words, "--another", str(tmp_path / "shared.toml"), "--out", str(tmp_path / "fit.json")]) == 0
+    assert cli.run([*words, "--another", str(tmp_path / "apart.toml"), "--own", "strength"]) == 0
+    fit = load_fit(tmp_path / "fit.json")
+    shared, apart = (Prior.load(tmp_path / f"{name}.toml") for name in ("shared", "apart"))
+    for prior in (shared, apart):
+        assert list(prior.params) == ["coulomb", "strength"]
+        draws = np.log(prior.sample(2000, 0)["coulomb"])
+        assert draws.mean() == pytest.approx(np.log(kind[0]).mean(), abs=0.06)
+    assert apart.interval()["strength"] == pytest.approx((0.55, 1.45))
+    np.testing.assert_allclose(
+        shared.interval()["strength"], fit.intervals(0.9)[fit.names.index("strength")], rtol=1e-6
+    )

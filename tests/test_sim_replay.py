@@ -1,5 +1,7 @@
 """Replay: a log's commands under many e, from real recordings too; candidates are told apart, mistakes are named."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -107,6 +109,32 @@ def test_the_gap_recovers_a_planted_offset_and_noise():
     found = {g.channel: g for g in gaps(replay)}["joint_pos"]
     assert found.bias == pytest.approx(-0.03, abs=2e-3)
     assert found.unit == "rad"
+
+
+def test_readings_that_are_lost_are_counted_and_left_out_of_the_gap():
+    """A planted offset is found beside as many readings as arrived; one in a replay that left the numbers is not."""
+    rng = np.random.default_rng(1)
+    sim = sf.Sim(sf.load("servo"), noise=False)
+    log = recorded(sim)
+    encoder = log["joint_pos"]
+    noisy = replace(encoder, values=encoder.values + rng.normal(0, 2e-3, encoder.values.shape), nan=True)
+    values = noisy.values.copy()
+    values[10:40] = np.nan
+    e, still = {"encoder_bias": np.array([0.03])}, {"qpos": sim.start_qpos, "qvel": np.zeros(1)}
+    for channel, missing in ((noisy, 0), (replace(noisy, values=values), 30)):
+        replay = sim.replay(replace(log, channels=(*log.u, channel)), e, **still)
+        (found,) = gaps(replay)
+        assert found.missing == missing
+        assert found.bias == pytest.approx(-0.03, abs=2e-3)
+        assert found.rms == pytest.approx(0.03, abs=3e-3)
+        assert found.worst == pytest.approx(0.035, abs=5e-3)
+        assert found.floor == pytest.approx(2e-3, rel=0.3)
+    nothing = replace(replay, log=replace(log, channels=(*log.u, replace(noisy, values=np.full_like(values, np.nan)))))
+    (found,) = gaps(nothing)
+    assert found.missing == len(values)
+    assert np.isnan([found.rms, found.worst, found.bias, found.floor]).all()
+    gone = replace(replay, values={name: np.full_like(v, np.nan) for name, v in replay.values.items()})
+    assert np.isnan(gaps(gone)[0].rms)
 
 
 MISTAKES = [

@@ -68,7 +68,7 @@ def identify(
         robot: name in the library, folder, robot file or model file.
         logs: log files or folders.
         params: .toml or .json file with the Params, or names of the robot file's own, "kp,kd,command_delay"; all when left out.
-        prior: what is believed before: a prior's file, or an earlier fit's, whose posterior it is.
+        prior: what is believed of this robot before: a prior's file, or an earlier fit's, whose posterior it is.
         fixed: values of Params that are known and not fitted, "arm_mass=0.12,command_delay=0.004".
         apart: names of Params with a value of their own in every log, "encoder_bias": what is set or loaded anew before each.
         mapping: name of a bundled mapping, or a mapping file.
@@ -94,8 +94,9 @@ def identify(
         seed: of the starts and of CMA-ES.
         check: the designed motion that was recorded: compare what it should teach with what was found.
         out: .json file for the fit; with both modes, the inverse one is written beside it.
-        another: .toml or .json file for p(e) of another robot of the same kind: joints as they differ on this one.
-        own: names of Params that belong to this robot alone, "encoder_bias": in that file they stay as they were believed.
+        another: .toml or .json file for p(e) of another robot of the same kind: joints as they differ on this one; what the fit does not
+            tell stays anywhere between its bounds.
+        own: names of Params that belong to this robot alone, "encoder_bias": in that file they are anywhere between their bounds.
         report: .html file for the report.
         json: print the fit as JSON.
     """
@@ -114,7 +115,7 @@ def identify(
         robot, logs, judges=judges, params=params, mapping=mapping, held=held_word(suspended, hung), gains=gains, whole=whole
     )  # fmt: skip
     for name in names(own) or ():
-        choose(name, found.sim.params, "a param of this robot")
+        choose(name, found.any_robot().params, "a param of this robot")
     known = as_e(found.sim, values_of(fixed))
     if known is not None:
         found = _without(found, known)
@@ -157,8 +158,7 @@ def identify(
     if another is not None:
         from surefoot.identify import another_robot
 
-        belief = equation["prior"] or found.sim.params.prior()
-        another_robot(fit, belief, own=names(own) or ()).save(another)
+        another_robot(fit, found.any_robot(), own=names(own) or ()).save(another)
         tell(f"written: {another}")
     if report is not None:
         from surefoot.identify.report_page import report as page_of

@@ -105,16 +105,8 @@ def replay(
     if prior is not None:
         return _foreseen(sim, recorded, prior, draws=128 if draws is None else draws, start=start, stop=stop, json=json)
     found = gaps(sim.replay(recorded, values, start=start, stop=stop))
-    titles = ("channel", "column", "rms", "worst", "bias", "floor", "unit")
-
-    def text() -> str:
-        rows = [
-            (g.channel, g.column, f"{g.rms:.4g}", f"{g.worst:.4g}", f"{g.bias:.4g}", f"{g.floor:.4g}", g.unit)
-            for g in found
-        ]
-        return table([titles, *rows])
-
-    answer([vars(g) for g in found], text, json)
+    rows = [vars(g) for g in found]
+    answer(rows, lambda: _gap_table(rows, {"floor": "floor"}), json)
     return 0
 
 
@@ -122,34 +114,34 @@ def _foreseen(
     sim: "Sim", log: "Log", prior: Path, *, draws: int, start: float | None, stop: float | None, json: bool
 ) -> int:
     """Print the gap between a log and the mean over robots drawn from a prior, and how many readings lie in 90 % of the draws."""
-    import numpy as np
-
     from surefoot.cli_recorded import belief_of
     from surefoot.identify import foresee
+    from surefoot.sim.gap import missed
 
     belief = belief_of(prior)
     assert belief is not None
     shown = foresee(sim, log, belief, draws=draws, start=start, stop=stop)
     if shown.diverged:
         tell(f"{shown.diverged} of {draws} draws left the numbers and are left out")
-    found = [
-        {
-            "channel": name, "column": column, "rms": float(np.sqrt(np.mean(gap**2))), "worst": float(np.abs(gap).max()),
-            "bias": float(gap.mean()), "inside": float(inside), "unit": shown.log[name].unit,
-        }
-        for name in shown.mean
-        for column, gap, inside in zip(shown.columns[name], shown.gap(name).T, shown.inside(name), strict=True)
-    ]  # fmt: skip
-    titles = ("channel", "column", "rms", "worst", "bias", "inside 90 %", "unit")
-
-    def text() -> str:
-        numbers = ("rms", "worst", "bias", "inside")
-        return table(
-            [titles, *((g["channel"], g["column"], *(f"{g[n]:.4g}" for n in numbers), g["unit"]) for g in found)]
-        )
-
-    answer(found, text, json)
+    rows = []
+    for name, mean in shown.mean.items():
+        channel, inside = shown.log[name].pick(shown.columns[name]), shown.inside(name)
+        for i, column in enumerate(channel.columns):
+            rms, worst, bias, missing = missed(channel.values[:, i], mean[:, i])
+            rows.append({
+                "channel": name, "column": column, "unit": channel.units[i], "rms": rms, "worst": worst, "bias": bias,
+                "inside": float(inside[i]), "missing": missing,
+            })  # fmt: skip
+    answer(rows, lambda: _gap_table(rows, {"inside": "inside 90 %"}), json)
     return 0
+
+
+def _gap_table(rows: list[dict[str, Any]], more: dict[str, str]) -> str:
+    """Gaps by column, with `more` numbers by key and title; where readings are missing, how many."""
+    numbers = {"rms": "rms", "worst": "worst", "bias": "bias", **more}
+    last = ("unit", "missing") if any(row["missing"] for row in rows) else ("unit",)
+    lines = [(r["channel"], r["column"], *(f"{r[n]:.4g}" for n in numbers), *(str(r[n]) for n in last)) for r in rows]
+    return table([("channel", "column", *numbers.values(), *last), *lines])
 
 
 def _fit(path: Path) -> "Fit | None":

@@ -39,6 +39,10 @@ class Recorded:
     judges: "list[Log]"
     stated: list[dict[str, float]] | None
 
+    def any_robot(self) -> "Prior":
+        """p(e) of any robot of the kind: anything between the bounds. Values that logs state for themselves are no unknowns of a robot."""
+        return self.sim.params.without(*(self.stated[0] if self.stated else ())).prior()
+
 
 def recorded(
     name: str,

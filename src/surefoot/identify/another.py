@@ -3,8 +3,9 @@
     v_k = m + shared + own_k        shared ~ N(0, s² / n),   own_k ~ N(0, s²)        (of ln v on a log scale)
 
 n joints of one sort are n draws of what such a joint can be: m is their mean, s their spread (as wide as so few draws leave it), and the
-joints of another robot are further draws. A value that all of the robot shares (a mass, a delay) is known as well as the fit knows it. What
-the fit knows less well than it was believed, what ended at a bound and what belongs to one robot alone stay as they were believed.
+joints of another robot are further draws. A value that all of the robot shares (a mass, a delay) is known as well as the fit knows it, and
+so is each axis of a sensor by itself. What the fit knows less well than it was believed, what ended at a bound and what belongs to one
+robot alone stay as they were believed.
 """
 
 from collections.abc import Sequence
@@ -37,14 +38,21 @@ def another_robot(fit: Fit, prior: Prior, *, own: Sequence[str] = ()) -> Prior:
     for name in own:
         if name not in fit.params and name not in prior.params:
             raise InputError(f"own: '{name}' is not a param of the fit {did_you_mean(name, [*fit.params])}")
-    wide = widths(fit, prior)
-    bound = [name for name in wide if 2 * sum(_param(x) == name for x in fit.at_bound) > len(_of(fit, name, fit.std))]
+    ratio, at_bound = _ratios(fit, prior), np.isin(fit.names, fit.at_bound)
+    # A normal as wide as the 90 % interval of the Student distribution.
+    std = fit.std * (student.ppf(0.95, fit.freedom) / student.ppf(0.95, np.inf))
     beliefs: dict[str, Distribution | Spread] = {}
     for name, param in fit.params.items():
-        if name in own or name in bound or wide.get(name, np.inf) > 1.0:
+        if name in own or name not in prior.params:
             continue
-        values, std = fit.e[name].ravel(), _of(fit, name, fit.std)
-        beliefs[name] = _joints(param, values, std) if len(values) > 1 else _single(param, values[0], std[0])
+        labels, values = _of(fit, name, np.array(fit.names)), _of(fit, name, fit.values)
+        wide, bound, known = (_of(fit, name, x) for x in (ratio, at_bound, std))
+        if param.each and not param.about.components and len(labels) > 1:
+            if np.median(wide) <= 1.0 and 2 * bound.sum() <= len(labels):
+                beliefs[name] = _joints(param, values, known)
+            continue
+        good = (wide <= 1.0) & ~bound
+        beliefs |= {str(labels[i]): _single(param, values[i], known[i]) for i in np.flatnonzero(good)}
     return prior.replace(beliefs)
 
 
@@ -53,6 +61,12 @@ def widths(fit: Fit, belief: Prior) -> dict[str, float]:
 
     Above 1 the belief says more than the logs. Params that the belief does not hold are left out.
     """
+    ratio = _ratios(fit, belief)
+    return {name: float(np.median(_of(fit, name, ratio))) for name in fit.params if name in belief.params}
+
+
+def _ratios(fit: Fit, belief: Prior) -> np.ndarray:
+    """The same for every scalar, (d,); of those that the belief does not hold it means nothing."""
     reach = student.ppf(0.95, fit.freedom) * np.sqrt(np.diag(fit.deviation))
     names = [name for name in fit.params if name in belief.params]
     nominal = fit.params.nominal_e(1)
@@ -67,8 +81,7 @@ def widths(fit: Fit, belief: Prior) -> dict[str, float]:
                 )
         ends.append(shares(fit.params, {**nominal, **{name: quantile[name] for name in names}})[0])
     with np.errstate(divide="ignore"):
-        ratio = 2 * reach / (ends[1] - ends[0])
-    return {name: float(np.median(_of(fit, name, ratio))) for name in names}
+        return 2 * reach / (ends[1] - ends[0])
 
 
 def _of(fit: Fit, name: str, values: np.ndarray) -> np.ndarray:
@@ -88,12 +101,15 @@ def _single(param: Param, value: float, std: float) -> Distribution:
 
 
 def _joints(param: Param, values: np.ndarray, std: np.ndarray) -> Spread:
-    """Of joints of one sort; where they do not differ, as far as each of them is known. As wide as Student's 90 %: n joints are few."""
+    """Of joints of one sort; where they do not differ, as far as each of them is known.
+
+    Both are as wide as Student's 90 %: the scatter of n joints, which are few, here, and what is known of each, `std`, by the caller.
+    """
     log, n = param.scale == "log", len(values)
     x = np.log(values) if log else values
     known = float(np.sqrt(np.mean((std / values if log else std) ** 2)))
-    s = max(float(x.std(ddof=1)), known, TINY * (1.0 if log else param.high - param.low))
-    s *= float(student.ppf(0.95, n - 1) / student.ppf(0.95, np.inf))
+    scatter = float(x.std(ddof=1) * student.ppf(0.95, n - 1) / student.ppf(0.95, np.inf))
+    s = max(scatter, known, TINY * (1.0 if log else param.high - param.low))
     m, error = float(x.mean()), s / np.sqrt(n)
     shared = LogNormal(median=float(np.exp(m)), sigma=error) if log else Normal(mean=m, sd=error)
     return Spread(shared=shared, own=s)
@@ -124,13 +140,17 @@ class Foreseen:
     diverged: int
 
     def gap(self, name: str) -> np.ndarray:
-        """Log minus mean of one channel, (T, k)."""
+        """Log minus mean of one channel, (T, k); NaN where the log lacks the reading."""
         return self._seen(name) - self.mean[name]
 
     def inside(self, name: str) -> np.ndarray:
-        """Share of each column's readings that lie between `low` and `high`, (k,)."""
+        """Share of each column's readings that lie between `low` and `high`, (k,); readings that the log lacks do not count.
+
+        NaN for a column without any reading.
+        """
         seen = self._seen(name)
-        return ((seen >= self.low[name]) & (seen <= self.high[name])).mean(0)
+        within, made = (seen >= self.low[name]) & (seen <= self.high[name]), (~np.isnan(seen)).sum(0)
+        return np.where(made > 0, within.sum(0) / np.maximum(made, 1), np.nan)
 
     def _seen(self, name: str) -> np.ndarray:
         if name not in self.mean:

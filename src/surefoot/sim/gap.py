@@ -9,7 +9,7 @@ from surefoot.sim.replay import Replay
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """Gap of one column of one channel in one world."""
+    """Gap of one column of one channel in one world, over the readings that the log holds."""
 
     channel: str
     column: str
@@ -21,6 +21,8 @@ class Gap:
     """Mean difference."""
     floor: float
     """Standard deviation of the log's own noise; a gap near it cannot be told from noise."""
+    missing: int
+    """Readings that the log lacks."""
 
 
 def gaps(replay: Replay, world: int = 0) -> list[Gap]:
@@ -28,28 +30,44 @@ def gaps(replay: Replay, world: int = 0) -> list[Gap]:
     out = []
     for name, columns in replay.columns.items():
         channel = replay.log[name].pick(columns)
-        difference = replay.gap(name)[world]
         for i, column in enumerate(columns):
-            d = difference[:, i]
+            y = channel.values[:, i]
+            rms, worst, bias, missing = missed(y, replay.values[name][world, :, i])
             out.append(
                 Gap(
                     channel=name,
                     column=column,
                     unit=channel.units[i],
-                    rms=float(np.sqrt(np.mean(d**2))),
-                    worst=float(np.abs(d).max()),
-                    bias=float(d.mean()),
-                    floor=noise_floor(channel.values[:, i]),
+                    rms=rms,
+                    worst=worst,
+                    bias=bias,
+                    floor=noise_floor(y),
+                    missing=missing,
                 )
             )
     return out
 
 
+def missed(y: np.ndarray, told: np.ndarray) -> tuple[float, float, float, int]:
+    """By how much `told` misses readings y, both (T,): rms, largest difference, mean difference; and how many readings are missing.
+
+    Readings that are NaN do not count. A NaN in what was told does: a replay that left the numbers has no gap.
+    """
+    made = ~np.isnan(y)
+    d = y[made] - told[made]
+    missing, nothing = len(y) - len(d), float("nan")
+    if not len(d):
+        return nothing, nothing, nothing, missing
+    return float(np.sqrt(np.mean(d**2))), float(np.abs(d).max()), float(d.mean()), missing
+
+
 def noise_floor(y: np.ndarray) -> float:
     """Standard deviation of white noise on a smooth signal y (T,), from its third differences, robust to jumps.
 
-    Third differences annul what is locally quadratic; white noise of variance σ² gives them the variance 20 σ².
+    Third differences annul what is locally quadratic; white noise of variance σ² gives them the variance 20 σ². Readings that are NaN
+    are left out: the few jumps where they were do not move a median.
     """
+    y = y[~np.isnan(y)]
     if len(y) < 8:
         return float("nan")
     d = np.diff(y, 3)
