@@ -1,9 +1,11 @@
 """Which policy the robot keeps: the retrained one, unless its own run on the robot went worse than that of the policy before.
 
     swing-up   share   of the second half of the run in which the pendulum's encoder says upright; 0 for a run that was stopped
-               off     mean |angle − its own mean| while it says so, over the tilt that still counts as upright
+               off     |angle − its mean while upright|, over the tilt that still counts as upright
     walking    share   of its time that the policy drove before the robot was stopped
-               off     mean over the commands of the error of speed and of turning, by the robot's own legs, over what still counts
+               off     error of speed and of turning, by the robot's own legs, over what still counts as success
+
+    d_k = off_k(after) − off_k(before)        worse: mean d > t s_d / √K, for K parts of the runs at the same times
 
 A training may end with a policy that is narrower than the robot is strange, or with one that simply came out worse. One run of each on the
 robot, which the loop makes anyway, tells; nothing but the robot's own readings is used. A balanced pendulum is upright on average, so an
@@ -12,9 +14,11 @@ encoder's zero does not count.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from surefoot.logs import Log
 from surefoot.loop.folder import Folder
@@ -26,8 +30,10 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 WORSE = 0.05
 """Difference of two shares that counts."""
-FARTHER = 1.1
-"""Where the shares are alike: factor between two runs' errors that counts."""
+SURE = 0.95
+"""Where the shares are alike: how sure it must be, by how parts of the runs scatter, that one was off by more (Student's t)."""
+PART = 0.5
+"""[s] Length of a part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +42,17 @@ class Went:
 
     share: float
     """Of it that went well, 0 .. 1."""
-    off: float | None
-    """How far it was from what was asked, as a share of what still counts as success [1]; None where the readings do not tell."""
+    parts: tuple[float, ...] = ()
+    """How far off each part was, as a share of what still counts as success [1]; none where the readings do not tell."""
+
+    @property
+    def off(self) -> float | None:
+        """Mean over the parts."""
+        return float(np.mean(self.parts)) if self.parts else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"share": self.share, "off": self.off, "parts": list(self.parts)}
 
 
 def went(loop: Loop, folder: Folder, rung: Rung) -> Went:
@@ -47,25 +62,28 @@ def went(loop: Loop, folder: Folder, rung: Rung) -> Went:
     found, seconds = folder.result(f"deploy {rung.name}"), loop.kit.seconds
     if loop.kit.task == "swing_up":
         finished = found["outcome"]["ended"] == "finished"
-        return stood(read_played(folder / found["log"]), seconds) if finished else Went(share=0.0, off=None)
+        return stood(read_played(folder / found["log"]), seconds) if finished else Went(share=0.0)
     driven = min(float(found["outcome"]["seconds"]) / seconds, 1.0)
     whole = driven >= 1.0 - WORSE
-    return Went(share=driven, off=strayed(loop, folder, rung) if whole else None)
+    return Went(share=driven, parts=strayed(loop, folder, rung) if whole else ())
 
 
 def stood(log: Log, seconds: float) -> Went:
     """How a swing-up of `seconds` went that nothing stopped."""
     angle = log["joint_pos"]
-    late = angle.column("pendulum")[angle.t >= angle.t[0] + seconds / 2]
-    upright = -np.cos(late) > UPRIGHT
+    late = angle.t >= angle.t[0] + seconds / 2
+    t, y = angle.t[late], angle.column("pendulum")[late]
+    upright = -np.cos(y) > UPRIGHT
     if not upright.any():
-        return Went(share=0.0, off=None)
-    tilt = np.mod(late[upright], 2 * np.pi)  # upright is π, whatever turns it took
-    off = float(np.abs(tilt - tilt.mean()).mean()) / float(np.arccos(UPRIGHT))
-    return Went(share=float(upright.mean()), off=off)
+        return Went(share=0.0)
+    tilt = np.mod(y, 2 * np.pi)  # upright is π, whatever turns it took
+    off = np.abs(tilt - tilt[upright].mean()) / float(np.arccos(UPRIGHT))
+    number = ((t - t[0]) / PART).astype(int)
+    parts = [float(off[here].mean()) for k in range(round(seconds / 2 / PART)) if (here := number == k).any()]
+    return Went(share=float(upright.mean()), parts=tuple(parts))
 
 
-def strayed(loop: Loop, folder: Folder, rung: Rung) -> float | None:
+def strayed(loop: Loop, folder: Folder, rung: Rung) -> tuple[float, ...]:
     """How far a rung's walk was from the loop's commands, by the robot's own legs; the first half of each command's time is left out."""
     from surefoot.deploy.bundle import load_bundle
     from surefoot.deploy.odometry import walk_of
@@ -75,27 +93,37 @@ def strayed(loop: Loop, folder: Folder, rung: Rung) -> float | None:
 
     log = read_played(folder / folder.result(f"deploy {rung.name}")["log"])
     walk = walk_of(Run(load_bundle(folder / f"rungs/{rung.name}/bundle").contract, log), load(loop.robot))
-    return None if walk is None else off_asked(walk, loop.kit.asked, float(log["action"].t[0]), loop.kit.seconds)
+    return () if walk is None else off_asked(walk, loop.kit.asked, float(log["action"].t[0]), loop.kit.seconds)
 
 
-def off_asked(walk: "Walk", asked: Sequence[Mapping[str, float]], begin: float, seconds: float) -> float | None:
-    """Mean over commands, each asked for its share of `seconds` from `begin` [s], of the error in shares of what is allowed."""
+def off_asked(walk: "Walk", asked: Sequence[Mapping[str, float]], begin: float, seconds: float) -> tuple[float, ...]:
+    """Errors in shares of what is allowed, a part each of the commands' second halves; each is asked for its share of `seconds`.
+
+    The policy's time begins at `begin` [s]. Nothing where the legs were silent in some part: two runs are compared part by part.
+    """
     each, errors = seconds / len(asked), []
+    parts = max(round(each / 2 / PART), 1)
     for k, one in enumerate(asked):
-        found = walk.mean(begin + (k + 0.5) * each, begin + (k + 1) * each)
-        if found is None:
-            return None
-        vx, vy, turn = found
-        speed = float(np.hypot(vx - one.get("vx", 0.0), vy - one.get("vy", 0.0)))
-        errors.append(max(speed / SPEED, abs(turn - one.get("yaw_rate", 0.0)) / TURN))
-    return float(np.mean(errors))
+        edges = begin + each * (k + 0.5 + 0.5 * np.arange(parts + 1) / parts)
+        for a, b in pairwise(edges.tolist()):
+            found = walk.mean(a, b)
+            if found is None:
+                return ()
+            vx, vy, turn = found
+            speed = float(np.hypot(vx - one.get("vx", 0.0), vy - one.get("vy", 0.0)))
+            errors.append(max(speed / SPEED, abs(turn - one.get("yaw_rate", 0.0)) / TURN))
+    return tuple(errors)
 
 
 def worse(after: Went, before: Went) -> bool:
-    """Whether a run went worse than another by more than runs of one policy differ."""
+    """Whether a run went worse than another by more than its parts scatter."""
     if abs(after.share - before.share) > WORSE:
         return after.share < before.share
-    return after.off is not None and before.off is not None and after.off > FARTHER * before.off
+    count = len(after.parts)
+    if count < 2 or count != len(before.parts):
+        return False
+    d = np.subtract(after.parts, before.parts)
+    return bool(d.mean() > student.ppf(SURE, count - 1) * d.std(ddof=1) / np.sqrt(count))
 
 
 def choose_policy(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
@@ -108,9 +136,9 @@ def choose_policy(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _lin
         told = f"{in_words(loop, after)}, before {in_words(loop, before)}"
         note = f"its run on the robot went worse ({told}): the policy before was kept" if kept is first else ""
         say(f"{rung.title} on the robot: {told}; kept: {kept.title}")
-        return {"kept": kept.name, "first": vars(before), "retrained": vars(after), "note": note}
+        return {"kept": kept.name, "first": before.to_dict(), "retrained": after.to_dict(), "note": note}
 
-    settings = {"worse": WORSE, "farther": FARTHER}
+    settings = {"worse": WORSE, "sure": SURE, "part": PART}
     return folder.step(f"choose {rung.name}", settings, work, after=[f"deploy {first.name}", f"deploy {rung.name}"])
 
 
