@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import surefoot as sf
-from surefoot.bench import BENCHES, Request
+from surefoot.bench import BENCHES, Request, real_latency
 from surefoot.bench import real as bench_real
 from surefoot.bench.real_ahead import Ahead, ahead, together
 from surefoot.bench.real_data import Recordings, logs_of, recordings
@@ -18,7 +18,9 @@ from surefoot.bench.real_qube import chirps, is_chirp, lively, qube_params
 from surefoot.bench.real_so101 import words
 from surefoot.bench.real_sysid import WRITERS, e_of, scalars_of, spec_of, sysid
 from surefoot.errors import InputError
+from surefoot.identify import Fit, identify
 from surefoot.logs import Channel, Log
+from surefoot.sim.record import Recording
 
 DATA = Path(os.environ.get("SUREFOOT_DATA", Path(__file__).parents[2] / "shared" / "data"))
 needs_emps = pytest.mark.skipif(not (DATA / "emps").is_dir(), reason="needs the EMPS recordings (SUREFOOT_DATA)")
@@ -303,3 +305,48 @@ def test_double_pendulum_runs_are_split():
     assert data is not None
     assert data.fit
     assert not {x.hash for x in data.fit} & {x.hash for x in data.judge}
+
+
+# -------------------------------------------------------------------- latency
+
+
+def test_a_delay_is_found_from_nominal_values_whatever_the_shift(monkeypatch):
+    """No fit begins at another's answer, and the change of the delay is the shift."""
+    begun = []
+
+    def watched(*args, **named):
+        begun.append(named.get("begin"))
+        return identify(*args, **named)
+
+    monkeypatch.setattr(real_latency, "identify", watched)
+    robot = sf.load("servo")
+    free = sf.Params(kp=robot.params["kp"], command_delay=real_latency.DELAY)
+    there = sf.Sim(dataclasses.replace(robot, timestep=0.001), free, seed=1)
+    there.apply({"command_delay": [0.007]})
+    there.reset()
+    recording = Recording(there)
+    for k in range(200):
+        u = there.rest_command + np.array([[0.4 * np.sin(0.1 * k) + 0.2 * np.sign(np.sin(0.07 * k))]])
+        recording.add(there.sense(), u)
+        there.step(u)
+    case = real_latency.Case(
+        name="planted", sim=sf.Sim(dataclasses.replace(robot, timestep=0.0025), free), logs=(recording.log(),)
+    )
+    change, half = real_latency.rows(case, (0.0, 0.0131, 0.04))
+    assert begun == [None] * 3
+    assert change.value < 0.3
+    own = float(change.reference.partition("itself ")[2].partition(" ms")[0])
+    assert own == pytest.approx(7.0, abs=1.0)
+    assert half.value < real_latency.UNTOLD
+    assert "does not tell its delay" not in change.reference
+
+
+def test_a_recording_that_hardly_tells_its_own_delay_says_so(monkeypatch):
+    params = sf.Params(command_delay=real_latency.DELAY).bind({"command_delay": ()})
+    case = real_latency.Case(name="slow", sim=sf.Sim(sf.load("servo"), threads=1), logs=())
+    for std, told in ((0.02, True), (0.001, False)):
+        fit = Fit.made(params, np.array([0.05]), np.array([[std**2]]), white_std=np.array([std]), freedom=30.0)
+        monkeypatch.setattr(real_latency, "identify", lambda *_, fit=fit, **__: fit)
+        change, half = real_latency.rows(case, (0.0, 0.01))
+        assert (half.value > real_latency.UNTOLD) is told
+        assert ("this motion does not tell its delay" in change.reference) is told

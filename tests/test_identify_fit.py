@@ -1,6 +1,7 @@
 """identify recovers planted truths, names what it cannot know, and its Fit is plain data that loads back equal."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from surefoot.identify import Fit, Problem, cut, identify, load_fit, solve
 from surefoot.identify.coordinates import shares
 from surefoot.identify.report_page import report
 from surefoot.identify.solve import settle, share_out
+from surefoot.sim.record import Recording
 
 MOTOR = """
 [[actuators]]
@@ -204,9 +206,43 @@ def test_the_delay_that_is_tied_to_the_commands_is_that_of_the_sensor_that_is_co
 
 def test_only_some_params_with_others_fixed(planted):
     sim, log, _ = planted
-    fit = identify(sim, log, only=["command_delay"], fixed={k: [v] for k, v in TRUTH.items()})
+    rest = {name: [value] for name, value in TRUTH.items() if name != "command_delay"}
+    fit = identify(sim, log, only=["command_delay"], fixed=rest)
     assert fit.names == ("command_delay",)
     assert fit["command_delay"] == pytest.approx(0.0123, abs=2e-4)
+
+
+def test_what_is_fixed_is_never_fitted(planted):
+    """A gain that is stated wrongly stays as stated, and friction makes up for what it can."""
+    sim, log, free = planted
+    fit = identify(sim, log, fixed={"kp": 30.0, "command_delay": 0.0123}, jumps=False)
+    assert fit.names == ("damping", "coulomb")
+    assert fit.known is not None
+    assert fit.e["kp"] == pytest.approx(30.0)
+    (held,), (before,) = ([s.after for s in f.scores if s.windows == "held out"] for f in (fit, free))
+    assert held > 5 * before, "30 is not 37, and the fit was not allowed to say so"
+    with pytest.raises(InputError, match="'kp' is in only= and in fixed="):
+        identify(sim, log, only=["kp", "damping"], fixed={"kp": 30.0})
+    with pytest.raises(InputError, match="nothing to fit"):
+        identify(sim, log, fixed=TRUTH)
+
+
+def test_speeds_are_not_compared_for_the_sake_of_a_filter_that_is_known():
+    qube = sf.load("qube")
+    sim = sf.Sim(replace(qube, params=qube.params.only("velocity_filter", "arm_mass")), seed=1)
+    sim.reset()
+    there = Recording(sim)
+    for k in range(250):
+        u = np.array([[2.0 * np.sin(0.1 * k)]])
+        there.add(sim.sense(), u)
+        sim.step(u)
+    free, known = (
+        identify(sim, there.log(), fixed=fixed, most=1, held_out=0.0, jumps=False)
+        for fixed in (None, {"velocity_filter": 0.005})
+    )
+    assert "joint_vel" in free.provenance["channels"]
+    assert "joint_vel" not in known.provenance["channels"]
+    assert known.names == ("arm_mass",)
 
 
 @pytest.mark.slow

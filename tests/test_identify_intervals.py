@@ -145,6 +145,41 @@ def test_a_uniform_prior_narrows_the_box_and_a_normal_one_pulls():
     assert pulled.precision[1, 1] == pytest.approx(1 / 0.02**2, rel=0.1)
     with pytest.raises(InputError, match="holds none of"):
         pull_of(params.only("kp"), sf.Params(strength=params["strength"]).prior())
+    with pytest.raises(InputError, match="'kp' between 50 and 60, and this sim's bounds are 10 and 40"):
+        pull_of(params, sf.Params(kp=sf.kp("a", low=50.0, high=60.0)).bind({"kp": ()}).prior())
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+@pytest.mark.parametrize("made", [straight, lambda params: params])
+@pytest.mark.parametrize("belief", [sf.Uniform, sf.LogUniform])
+def test_a_uniform_belief_is_a_box_whatever_its_scale_and_the_params(belief, made, scale):
+    whole = sf.Params(kp=sf.kp("a", low=10.0, high=40.0, nominal=20.0, scale=scale)).bind({"kp": ()})
+    params, prior = made(whole), whole.prior().replace(kp=belief(low=12.0, high=17.0))
+    found = pull_of(params, prior, log=whole.log)
+    assert not found.precision.any()
+    ends = [params.unflatten(natural(params, s))["kp"][0] for s in (found.low, found.high)]
+    assert ends == pytest.approx([12.0, 17.0])
+    drawn = shares(params, prior.sample(40000, 0))[:, 0]
+    assert found.mean == pytest.approx(found.high), "the nominal 20 lies above"
+    assert found.covariance[0, 0] == pytest.approx(np.mean((drawn - found.high[0]) ** 2), rel=0.02)
+
+
+def test_a_normal_belief_that_ends_somewhere_pulls_inside_its_ends():
+    params = straight(schema().bind({"kp": (), "strength": (), "damping": ()}))
+    cut = sf.TruncatedNormal(mean=0.8, sd=0.5, low=0.7, high=0.9)
+    found = pull_of(params, params.prior().replace(strength=cut))
+    assert (found.low[1], found.high[1]) == pytest.approx((0.2, 0.4))
+    assert found.precision[1, 1] > 0
+
+
+def test_a_fit_stays_where_a_uniform_belief_holds_it(tmp_path):
+    """The truth, 0.55, lies outside of what is believed of a Param on a log scale: the fit ends at the belief's end."""
+    sim = sf.Sim(arm(tmp_path), params(), seed=1)
+    log = recording(sim, TRUTH, seconds=2.0)
+    belief = sim.params.prior().replace(damping=sf.Uniform(low=0.2, high=0.3))
+    fit = identify(sim, log, prior=belief, jumps=False)
+    assert 0.2 <= fit["damping"] <= 0.3 + 1e-9
+    assert "damping" in fit.at_bound
 
 
 def test_intervals_need_a_share_and_stay_inside_the_bounds():

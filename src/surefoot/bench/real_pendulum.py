@@ -75,7 +75,9 @@ def zeros(sim: Sim) -> Prior:
 
 def zero_of(sim: Sim, log: Log, e: E) -> np.ndarray:
     """What the encoders read where the links hang straight down [rad], (1, joints), by the readings of one log."""
-    return identify(sim, log, only=[ZERO], fixed=e, prior=zeros(sim), window=HORIZON, held_out=0.0, jumps=False).e[ZERO]
+    rest = {name: value for name, value in e.items() if name != ZERO}
+    fit = identify(sim, log, only=[ZERO], fixed=rest, prior=zeros(sim), window=HORIZON, held_out=0.0, jumps=False)
+    return fit.e[ZERO]
 
 
 def foreseen(sim: Sim, logs: Sequence[Log], e: E) -> Ahead:

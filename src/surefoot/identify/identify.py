@@ -19,6 +19,7 @@ from surefoot.identify.fit import Fit, Score
 from surefoot.identify.hops import hop
 from surefoot.identify.identifiable import unidentified
 from surefoot.identify.intervals import spread
+from surefoot.identify.inverse_given import given_names
 from surefoot.identify.misfit import patterns
 from surefoot.identify.residuals import Problem
 from surefoot.identify.rugged import search
@@ -65,7 +66,7 @@ def identify(
     Args:
         sim: robot and Params; its own worlds are not touched.
         logs: what was recorded.
-        only: names of the Params to fit; None takes all of sim.params.
+        only: names of the Params to fit; None takes all of sim.params that are not fixed.
         prior: what is believed before, a Prior over them; None: anything between the bounds.
         channels: channels to compare; None takes positions and attitude, and speeds where their filter is to be fitted.
         window: length of the windows [s]; None takes 1 s.
@@ -92,7 +93,7 @@ def identify(
     logs = (logs,) if isinstance(logs, Log) else tuple(logs)
     if channels is None and logs:
         judges = () if isinstance(held_out, int | float) else tuple(held_out)
-        channels = channels_for(sim, (*logs, *judges), tuple(sim.params) if only is None else tuple(only))
+        channels = channels_for(sim, (*logs, *judges), given_names(sim, only, fixed or {}))
     windows = cut(sim, logs, channels=channels, window=window, stride=stride, held_out=held_out)
     problem = Problem(
         sim,

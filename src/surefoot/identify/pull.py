@@ -2,9 +2,9 @@
 
     cost(s) = (s - mean)ᵀ precision (s - mean),   s between 0 (low) and 1 (high)
 
-A uniform belief between the bounds pulls nowhere; a uniform one over less narrows the box; anything else (normal, samples, an
-earlier posterior) is matched by its mean and covariance in s. Where the data say nothing, a uniform belief stands as a normal
-one about the nominal value, as wide as the box seen from there.
+A belief that is uniform, in v or in ln v, pulls nowhere, whatever the scale of the Param; over less than the bounds it narrows the box.
+Anything else (normal, samples, an earlier posterior) is matched by its mean and covariance in s, inside the box of what it holds possible.
+Where the data say nothing, a uniform belief stands as a normal one about the nominal value, as wide as the box seen from there.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def pull_of(params: Params, prior: Prior | None, *, log: np.ndarray | None = Non
     low, high, flat = np.zeros(d), np.ones(d), np.ones(d, dtype=bool)
     nominal = shares(params, params.nominal_e(1))[0]
     bent = np.zeros(d, dtype=bool) if log is None else log & ~params.log
-    mean, covariance = nominal.copy(), np.diag([_about(params, i, nominal[i], (0.0, 1.0), bent[i]) for i in range(d)])
+    mean, covariance = nominal.copy(), np.diag([_about(params, i, nominal[i], bent[i]) for i in range(d)])
     precision = np.zeros((d, d))
     if prior is None:
         return Pull(mean=mean, precision=precision, covariance=covariance, low=low, high=high)
@@ -68,15 +68,11 @@ def pull_of(params: Params, prior: Prior | None, *, log: np.ndarray | None = Non
         if label not in prior.params.names:
             continue
         piece = prior.product.of(label)
-        if isinstance(piece, Marginal) and isinstance(piece.distribution, Uniform | LogUniform):
-            curved = isinstance(piece.distribution, LogUniform)
-            if curved == bool(params.log[i] or bent[i]):
-                ends = np.array(piece.support(label))
-                rows = np.repeat(params.nominal[None], 2, axis=0)
-                rows[:, i] = np.clip(ends, params.low[i], params.high[i])
-                low[i], high[i] = shares(params, params.unflatten(rows))[:, i]
+        if isinstance(piece, Marginal) and not piece.atomic(label):
+            low[i], high[i] = _box(params, i, piece)
+            if isinstance(piece.distribution, Uniform | LogUniform):
                 mean[i] = np.clip(nominal[i], low[i], high[i])
-                covariance[i, i] = _about(params, i, mean[i], (low[i], high[i]), bent[i])
+                covariance[i, i] = np.mean((_quantiles(params, i, piece) - mean[i]) ** 2) + 1e-12
                 continue
         flat[i] = False
     held = np.flatnonzero(~flat)
@@ -88,16 +84,39 @@ def pull_of(params: Params, prior: Prior | None, *, log: np.ndarray | None = Non
     return Pull(mean=mean, precision=precision, covariance=covariance, low=low, high=high)
 
 
-def _about(params: Params, i: int, centre: float, ends: tuple[float, float], log: bool) -> float:
-    """Mean square distance from `centre` of a flat belief about scalar i between positions `ends`; `log`: flat in ln v."""
-    low, high = ends
+def _box(params: Params, i: int, piece: Marginal) -> np.ndarray:
+    """Positions of the ends of what a belief about scalar i holds possible, (2,), within the bounds."""
+    low, high = piece.support(piece.label)
+    if not max(low, params.low[i]) < min(high, params.high[i]):
+        raise InputError(
+            f"the prior holds '{piece.label}' between {low:g} and {high:g}, and this sim's bounds are {params.low[i]:g} and "
+            f"{params.high[i]:g}: give a prior or bounds that share a range"
+        )
+    return _positions(params, i, np.clip([low, high], params.low[i], params.high[i]))
+
+
+def _quantiles(params: Params, i: int, piece: Marginal) -> np.ndarray:
+    """Positions of a belief about scalar i at evenly spaced probabilities, within the bounds, (DRAWS,)."""
+    first, last = piece.cdf(piece.label, np.array([params.low[i], params.high[i]]))
+    even = first + (last - first) * (np.arange(DRAWS) + 0.5) / DRAWS
+    return _positions(params, i, piece.quantile(piece.label, even))
+
+
+def _positions(params: Params, i: int, values: np.ndarray) -> np.ndarray:
+    """s of values of scalar i, the others being nominal."""
+    rows = np.repeat(params.flatten(params.nominal_e(1)), len(values), axis=0)
+    rows[:, i] = values
+    return shares(params, params.unflatten(rows))[:, i]
+
+
+def _about(params: Params, i: int, centre: float, log: bool) -> float:
+    """Mean square distance from `centre` of a flat belief about scalar i between its bounds; `log`: flat in ln v."""
     if not log:
-        return (high - low) ** 2 / 12.0 + (0.5 * (low + high) - centre) ** 2 + 1e-12
-    span = params.high[i] - params.low[i]
-    a, b = params.low[i] + low * span, params.low[i] + high * span
+        return 1.0 / 12.0 + (0.5 - centre) ** 2 + 1e-12
+    a, b = params.low[i], params.high[i]
     ratio = np.log(b / a)
     if ratio < 1e-6:
         return 1e-12
     first, second = (b - a) / ratio, (b**2 - a**2) / (2 * ratio)
-    c = params.low[i] + centre * span
-    return float((second - 2 * c * first + c**2) / span**2) + 1e-12
+    c = a + centre * (b - a)
+    return float((second - 2 * c * first + c**2) / (b - a) ** 2) + 1e-12

@@ -19,6 +19,7 @@ from surefoot.errors import InputError
 from surefoot.identify.apart import Apart
 from surefoot.identify.coordinates import packed, shares, straight
 from surefoot.identify.fit import Run
+from surefoot.identify.inverse_given import given_e, given_names
 from surefoot.identify.pull import Pull
 from surefoot.identify.rollouts import Rollouts
 from surefoot.identify.windows import Windows
@@ -101,7 +102,7 @@ class Problem:
         Args:
             sim: robot and Params.
             windows: what to compare, see `cut`.
-            only: names of the Params to fit; None takes all of the sim's.
+            only: names of the Params to fit; None takes all of the sim's that are not fixed.
             prior: what is believed of them before; None: anything between the bounds.
             start: "estimate" the start state of every window, or take it from the "log".
             robust: residuals beyond this many standard deviations count linearly (Huber); None: squares.
@@ -110,10 +111,14 @@ class Problem:
             apart: names of fitted Params with a value of their own in every recording.
             stated: for every log the values of Params that are not fitted and differ between logs, such as its gains.
         """
-        names = list(sim.params) if only is None else ([only] if isinstance(only, str) else list(only))
-        if not names:
-            raise InputError("there is nothing to fit: name at least one Param of this sim")
+        known = given_e("fixed", fixed, sim)
+        names = given_names(sim, only, known)
         whole = sim.params.only(*names)
+        twice = [name for name in whole if name in known]
+        if twice:
+            raise InputError(
+                f"'{twice[0]}' is in only= and in fixed=: a Param is fitted or known, leave it out of one of them"
+            )
         used = sorted({windows.windows[i].log for i in windows.fitted})
         self.apart = Apart.of(whole, apart, used, len(windows.logs))
         self.schema: Params = self.apart.params
@@ -140,9 +145,8 @@ class Problem:
         }
         self.rollouts = Rollouts(sim, windows, hold=hold)
         self.rows = windows.fitted
-        self.fixed = {k: v for k, v in (sim.params.check(fixed) if fixed else {}).items() if k not in whole}
         self.stated = stated_in(sim, windows.logs, stated, whole)
-        self.fixed = {k: v for k, v in self.fixed.items() if k not in self.stated}
+        self.fixed = {k: v for k, v in known.items() if k not in self.stated}
         self.pull: Pull = self.apart.pull(straight(whole), prior, whole.log)
         self._moved = self.apart.moved
         self.nx = self.rollouts.starts.nx if start == "estimate" else 0

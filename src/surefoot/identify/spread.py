@@ -9,6 +9,12 @@ the likelihood of a run:
     "moments"  p = N(y_w; mean, covariance + R) of runs simulated with e ~ p(e; φ), the same random numbers for every φ,
                as DROPO does (Tiboni, Arndt, Kyrki 2023)
 
+What the next run may have is wider than σ̂: n runs are few, and the largest likelihood takes their own mean for μ.
+
+    e_next ~ N(μ̂, t² (σ̂² + 2 n m² / (n - 1))),   m = max(error of μ̂, σ̂ / √n),   t = Student's 95 % of n - 1 over the normal's
+
+One m² is the error of μ̂, the other what σ̂² is too small by; with exact readings it is t² s² (1 + 1/n), s² the runs' unbiased variance.
+
 Readings count by their noise in both. "runs" holds for any shape of a run's likelihood and needs few simulations; "moments" takes the runs
 themselves as normal and does not need a fit to each of them.
 """
@@ -21,7 +27,7 @@ import numpy as np
 
 from surefoot.errors import InputError, choose
 from surefoot.identify.rollouts import Rollouts
-from surefoot.identify.spread_runs import NARROW, Axis, ByRuns, OwnFits, Predict, normal_log
+from surefoot.identify.spread_runs import NARROW, NONE, Axis, ByRuns, OwnFits, Predict, normal_log
 from surefoot.identify.windows import cut
 from surefoot.logs import Log
 from surefoot.params import E, LogNormal, Normal, Params, Prior
@@ -73,9 +79,19 @@ class SpreadFit:
         return self.log_likelihood - self.single > LEAST_GAIN * len(self.mean)
 
     @property
+    def next_std(self) -> np.ndarray:
+        """Standard deviation of a normal whose 90 % hold the next run's own e as often, (d,) on the axes; wider than `std`."""
+        from scipy.stats import t as student
+
+        n = self.runs
+        error = np.maximum(self.mean_error, self.std / np.sqrt(n))
+        few = student.ppf(0.95, n - 1) / student.ppf(0.95, np.inf)
+        return few * np.sqrt(self.std**2 + 2 * n * error**2 / (n - 1))
+
+    @property
     def beliefs(self) -> dict[str, Distribution]:
-        """What is believed of each scalar, for a prior over more Params: `sim.params.prior().replace(fit.beliefs)`."""
-        log, ends = self.params.log, zip(self.mean, self.std, strict=True)
+        """What is believed of the next run, for a prior over more Params: `sim.params.prior().replace(fit.beliefs)`."""
+        log, ends = self.params.log, zip(self.mean, self.next_std, strict=True)
         return {
             name: LogNormal(median=float(np.exp(m)), sigma=float(s)) if log[i] else Normal(mean=float(m), sd=float(s))
             for i, (name, (m, s)) in enumerate(zip(self.names, ends, strict=True))
@@ -83,7 +99,7 @@ class SpreadFit:
 
     @property
     def prior(self) -> Prior:
-        """p(e) to draw from: normal (log-normal) on every scalar, cut at its bounds."""
+        """p(e) of the next run, to draw from: normal (log-normal) on every scalar, as wide as `next_std`, cut at its bounds."""
         return Prior.independent(self.params, self.beliefs)
 
     def __str__(self) -> str:
@@ -152,7 +168,7 @@ def fit_spread(
         problem = ByMoments(predict, seen, axis, own.noise, (draws, starts), seed)
         phi = _polished(problem, phi, say)
     mean, std, errors = phi[:d] * axis.span, np.exp(phi[d:]), _errors(problem, phi)
-    alone = np.concatenate([phi[:d], np.log(np.full(d, 1e-3 * NARROW) * axis.span)])
+    alone = np.concatenate([phi[:d], np.log(np.full(d, NONE) * axis.span)])
     return SpreadFit(
         params=params, mean=mean, std=std, mean_error=errors[:d] * axis.span, std_error=errors[d:] * std, noise=own.noise,
         log_likelihood=float(problem.each(phi).sum()), single=float(problem.each(alone).sum()), runs=len(seen), method=method,

@@ -20,7 +20,9 @@ Predict = Callable[[np.ndarray, E, np.ndarray], np.ndarray]
 """Numbers of runs (n,), e of n worlds, where they start (n, starts) in standard deviations of what is known of it -> what each of
 these runs would have read under its own e, (n, readings)."""
 NARROW = 1e-3
-"""Smallest standard deviation, as a share of a scalar's range."""
+"""Smallest standard deviation that is looked for, as a share of a scalar's range."""
+NONE = 1e-6
+"""Standard deviation that counts as no spread at all, as a share of a scalar's range."""
 START_STEP = 1e-2
 """Finite difference of a start, in standard deviations of what is known of it."""
 LOST = 1e6
@@ -179,7 +181,7 @@ class ByRuns:
 
     def each(self, phi: np.ndarray) -> np.ndarray:
         """Log likelihood of every run, (runs,)."""
-        mean, std = phi[: self.d] * self.axis.span, np.exp(phi[self.d :])
+        mean, std = phi[: self.d] * self.axis.span, np.maximum(np.exp(phi[self.d :]), NONE * self.axis.span)
         straight = normal_at(self.own.values - mean, self.own.covariance + np.diag(std**2))
         return straight if self.draws is None else straight + self.draws.bend(mean, std)
 
