@@ -8,6 +8,7 @@ import pytest
 import surefoot as sf
 from surefoot import cli
 from surefoot.identify import load_fit
+from surefoot.identify.design import Design, Expected, Motion
 from test_identify_fit import TRUTH, arm, params, recording
 
 
@@ -53,6 +54,34 @@ def test_both_modes_are_printed_with_their_difference_and_written_side_by_side(f
     assert any("by inverse dynamics" in line and "by simulation" in line for line in data["explanation"])
     assert load_fit(files / "fit-inverse.json").mode == "inverse dynamics"
     assert load_fit(files / "fit.json").mode == "simulation"
+    assert load_fit(files / "fit.json").to_dict() == data["fit"]
+
+
+def test_what_both_modes_write_holds_the_inertia_with_its_width_and_is_checked(files, capsys):
+    more = params(armature=sf.armature("pivot", low=0.01, high=0.2, nominal=0.05))
+    more.save(files / "rotor.toml")
+    recording(sf.Sim(sf.load(files), more, seed=7), {**TRUTH, "armature": 0.08}, seconds=3.0).save(files / "rotor.npz")
+    motion = Motion(channel="joint_pos_target", columns=("pivot",), dt=0.004, values=np.zeros((9, 1)), setting="fixed")
+    taught = Expected(name="armature", unit="kg·m²", value=0.05, before=0.05, after=0.004)
+    Design(robot="small", motion=motion, family="chirp", expected=(taught,)).save(files / "motion.json")
+    words = ["identify", str(files), str(files / "rotor.npz"), "--params", str(files / "rotor.toml"), "--mode", "both"]
+    words += ["--window", "0.75", "--most", "3", "--check", str(files / "motion.json")]
+    paths = ["--out", str(files / "rotor.json"), "--another", str(files / "sister.json")]
+    paths += ["--report", str(files / "rotor.html")]
+    assert cli.run([*words, *paths, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["simulation"]["provenance"]["settings"]["most"] == 3
+    alone, fit = (load_fit(files / name) for name in ("rotor-inverse.json", "rotor.json"))
+    known = alone.std[alone.names.index("armature")]
+    assert 1e-4 < known < 0.01
+    assert np.std(fit.posterior.sample(2000, 0)["armature"]) == pytest.approx(known, rel=0.2)
+    sister = sf.Prior.load(files / "sister.json").sample(2000, 0)["armature"]
+    assert np.std(sister) == pytest.approx(known, rel=0.25)
+    assert "armature" in (files / "rotor.html").read_text()
+    (row,) = data["checked"]
+    assert row["name"] == "armature"
+    assert row["value"] == pytest.approx(0.08, abs=0.006)
+    assert row["std"] == pytest.approx(known)
 
 
 @pytest.mark.parametrize(("more", "sentence"), [
@@ -66,6 +95,9 @@ def test_both_modes_are_printed_with_their_difference_and_written_side_by_side(f
     (["--gains"], "gains"),
     (["--apart", "kp", "--mode", "inverse"], "takes no --apart"),
     (["--robust", "2", "--mode", "inverse"], "takes no --robust"),
+    (["--seed", "0", "--mode", "inverse"], "takes no --seed"),
+    (["--most", "9", "--mode", "inverse"], "takes no --most"),
+    (["--most", "0"], "most=0 must be a whole number from 1 on"),
     (["--cutoff", "20"], "--cutoff is for inverse dynamics"),
     (["--torque", "measured"], "--torque is for inverse dynamics"),
     (["--fixed", "kp"], "write name=number"),
@@ -73,7 +105,7 @@ def test_both_modes_are_printed_with_their_difference_and_written_side_by_side(f
     (["--fixed", "kpp=3"], "'kpp' is not a param"),
     (["--prior", "nothing.json"], "cannot read a prior"),
     (["--check", "nothing.json"], "cannot read the trajectory"),
-    (["--window", "500"], "longer than the logs"),
+    (["--params", "params.toml", "--window", "500"], "longer than the logs"),
     (["--seed", "-1"], "seed=-1 must be a whole number from 0 on"),
     (["--out", "here.json"], "is a folder: name a file"),
     (["--apart", "kp", "--mode", "both"], "leave out one of them"),
@@ -138,6 +170,15 @@ def test_logs_of_several_gains_are_fitted_with_the_gains_they_state(files, capsy
     assert found["coulomb"] == pytest.approx(TRUTH["coulomb"], abs=0.05)
     assert max(s["after"] / s["floor"] for s in told["scores"]) < 1.5
     assert told["provenance"]["settings"]["stated"]["stated_kp"] == [20.0, 50.0]
+    plain = [word for word in words if word not in ("--window", "0.5")]
+    for mode in (["--mode", "inverse"], ["--mode", "both", "--most", "2"]):
+        assert cli.run([*plain, "--gains", *mode]) == 0
+        told = json.loads(capsys.readouterr().out)
+        for part in (told["inverse"], told["simulation"]) if "inverse" in told else (told,):
+            found = dict(zip(part["params"], part["values"], strict=True))
+            assert found["coulomb"] == pytest.approx(TRUTH["coulomb"], abs=0.1)
+            assert found["damping"] == pytest.approx(TRUTH["damping"], abs=0.05)
+            assert part["provenance"]["settings"]["stated"]["stated_kp"] == [20.0, 50.0]
     assert cli.run(["gap", str(files), *paths, "--gains", "--json"]) == 0
     capsys.readouterr()
     assert cli.run(words) == 0

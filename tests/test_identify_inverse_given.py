@@ -138,6 +138,93 @@ def test_a_prior_reaches_both_modes(swung, calls):
     assert 30.0 <= both.simulation["kp"] <= 35.0
 
 
+GIVEN = ("kp", "damping", "coulomb", "command_delay")
+
+
+@pytest.fixture(scope="module")
+def gained(swung):
+    """Two logs of one arm whose firmware had another gain in each."""
+    sim, _ = swung
+    planted = {**TRUTH, "armature": 0.08, "mass": 2.2}
+    return sim, [recording(sim, {**planted, "kp": kp}, seconds=3.0) for kp in (20.0, 55.0)]
+
+
+def test_every_log_is_solved_with_the_gains_that_it_states(gained):
+    sim, logs = gained
+    only, stated = ["damping", "coulomb", "command_delay", "armature"], [{"kp": 20.0}, {"kp": 55.0}]
+    fit = identify_inverse(sim, logs, only=only, fixed={"mass": 2.2}, stated=stated)
+    assert fit["armature"] == pytest.approx(0.08, abs=0.005)
+    assert fit["damping"] == pytest.approx(TRUTH["damping"], abs=0.03)
+    assert "kp" not in fit.e
+    assert fit.provenance["settings"]["stated"]["kp"] == [20.0, 55.0]
+    judged = identify_inverse(sim, logs[0], only=only, fixed={"mass": 2.2}, stated=stated, held_out=logs[1:])
+    seen, held = (s.after / s.floor for s in judged.scores)
+    assert held < 2 * seen
+    one = identify_inverse(sim, logs, only=only, fixed={"mass": 2.2, "kp": 20.0})
+    assert abs(one["armature"] - 0.08) > 0.02
+
+
+def test_both_modes_use_the_gains_that_logs_state(gained, calls):
+    sim, logs = gained
+    only, stated = ["damping", "coulomb", "command_delay", "armature"], [{"kp": 20.0}, {"kp": 55.0}]
+    both = identify_both(sim, logs, only=only, fixed={"mass": 2.2}, stated=stated)
+    assert both.inverse["armature"] == pytest.approx(0.08, abs=0.005)
+    assert both.fit["damping"] == pytest.approx(TRUTH["damping"], abs=0.03)
+    assert calls["inverse"]["stated"] == calls["simulation"]["stated"] == stated
+
+
+@pytest.mark.parametrize(("stated", "match"), [
+    ([{"kp": 20.0}], "values for 1 logs, and there are 2"),
+    ([{"kp": 20.0}, {"damping": 0.3}], "must state the same Params"),
+    ([{"armature": 0.1}, {"armature": 0.1}], "'armature' is stated by the logs and fitted"),
+])  # fmt: skip
+def test_wrong_statements_are_told(gained, stated, match):
+    sim, logs = gained
+    with pytest.raises(InputError, match=match):
+        identify_inverse(sim, logs, only="armature", stated=stated)
+
+
+@pytest.fixture(scope="module")
+def together(swung):
+    sim, log = swung
+    settings = {"fixed": {"mass": 2.2}, "window": 0.75, "held_out": 0.0, "jumps": False}
+    return settings, identify_both(sim, log, only=[*GIVEN, "armature"], **settings)
+
+
+def test_draws_of_both_modes_are_as_wide_in_an_inertia_as_the_equation_of_motion_knows_it(together, tmp_path):
+    _, both = together
+    known = both.inverse.std[both.inverse.names.index("armature")]
+    for fit in (both.fit, load_fit(both.fit.save(tmp_path / "fit.json"))):
+        draws = fit.posterior.sample(4000, 0)
+        assert np.std(draws["armature"]) == pytest.approx(known, rel=0.15)
+        assert np.mean(draws["armature"]) == pytest.approx(both.inverse["armature"], abs=0.1 * known)
+        assert np.corrcoef(draws["armature"], draws["kp"])[0, 1] > 0.8
+        assert draws["mass"].tolist() == [2.2] * 4000  # which was given
+    assert both.e == both.fit.e
+
+
+def test_what_the_simulation_finds_moves_with_the_inertia_as_foretold(swung, together):
+    """The simulation is fitted anew with the inertia a little more and a little less: D without any derivative."""
+    sim, log = swung
+    settings, both = together
+    middle, step = both.inverse["armature"], 0.01
+    ends = [
+        identify(
+            sim, log, only=GIVEN, begin=both.e, **{**settings, "fixed": {"mass": 2.2, "armature": middle + k * step}}
+        )
+        for k in (-1, 1)
+    ]
+    moved = (ends[1].values - ends[0].values) / (2 * step)
+    np.testing.assert_allclose(both.response[:, 0], moved, rtol=0.15, atol=0.02)
+    wide = dict(zip(both.fit.names, both.fit.std, strict=True))
+    own = dict(zip(both.simulation.names, both.simulation.std, strict=True))
+    known = both.inverse.std[both.inverse.names.index("armature")]
+    assert wide["kp"] == pytest.approx(np.hypot(own["kp"], known * moved[0]), rel=0.1)
+    assert wide["kp"] > 2 * own["kp"]
+    assert abs(both.fit["kp"] - TRUTH["kp"]) < 3 * wide["kp"]
+    assert abs(both.fit["kp"] - TRUTH["kp"]) > 2 * own["kp"]
+
+
 @pytest.mark.parametrize(("change", "match"), [
     ({"windw": 1.0}, r"'windw' is not an argument of identify_both \(did you mean 'window'"),
     ({"apart": ("kp",)}, "fits all logs as one"),

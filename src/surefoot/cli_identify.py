@@ -22,7 +22,7 @@ Values = Annotated[str | None, tyro.conf.arg(metavar="NAME=VALUE,...")]
 Share = Annotated[float, tyro.conf.arg(metavar="0..1")]
 Number = Annotated[float | None, tyro.conf.arg(metavar="NUMBER")]
 Count = Annotated[int | None, tyro.conf.arg(metavar="COUNT")]
-REPLAYS = ("apart", "channels", "window", "stride", "hold", "log_start", "robust", "starts", "rugged")
+REPLAYS = ("apart", "channels", "window", "stride", "hold", "log_start", "robust", "starts", "rugged", "most", "seed")
 """Options of fits that simulate."""
 
 
@@ -54,7 +54,8 @@ def identify(
     torque: Literal["command", "measured"] = "command",
     cutoff: Number = None,
     every: Count = None,
-    seed: int = 0,
+    most: Count = None,
+    seed: Count = None,
     check: File = None,
     out: File = None,
     another: File = None,
@@ -91,9 +92,10 @@ def identify(
         torque: of inverse dynamics: what the motors make of the command, or what the log measured.
         cutoff: of the filter of inverse dynamics [Hz]; a tenth of the sampling rate when left out.
         every: inverse dynamics keeps one equation of so many.
-        seed: of the starts and of CMA-ES.
+        most: steps of a simulating fit at most, from each start; 25 when left out.
+        seed: of the starts and of CMA-ES; 0 when left out.
         check: the designed motion that was recorded: compare what it should teach with what was found.
-        out: .json file for the fit; with both modes, the inverse one is written beside it.
+        out: .json file for the fit; with both modes, the inverse one by itself is written beside it.
         another: .toml or .json file for p(e) of another robot of the same kind: joints as they differ on this one; what the fit does not
             tell stays anywhere between its bounds.
         own: names of Params that belong to this robot alone, "encoder_bias": in that file they are anywhere between their bounds.
@@ -122,8 +124,8 @@ def identify(
     equation: dict[str, Any] = {"fixed": known, "prior": belief_of(prior), "held_out": found.judges or held_out}
     replays: dict[str, Any] = {
         "channels": names(channels), "window": window, "stride": stride, "hold": tuple(names(hold) or ()),
-        "start": "log" if log_start else "estimate", "robust": robust, "starts": starts, "rugged": rugged, "seed": seed,
-        "stated": found.stated, "say": tell,
+        "start": "log" if log_start else "estimate", "robust": robust, "starts": starts, "rugged": rugged, "seed": seed or 0,
+        "stated": found.stated, "say": tell, **({} if most is None else {"most": most}),
     }  # fmt: skip
     filtered: dict[str, Any] = {"torque": torque, "cutoff": cutoff, "every": every}
     both, every_log = None, found.logs
@@ -134,19 +136,20 @@ def identify(
     elif mode == "inverse":
         from surefoot.identify.inverse import identify_inverse
 
-        fit = identify_inverse(found.sim, every_log, only=found.only, **equation, **filtered)
+        fit = identify_inverse(found.sim, every_log, only=found.only, stated=found.stated, **equation, **filtered)
     else:
         from surefoot.identify.inverse_both import identify_both
 
         both = identify_both(found.sim, every_log, only=found.only, **equation, **filtered, **replays)
-        fit = both.simulation
+        fit = both.fit
     rows = () if design is None else _checked(design, fit)
+    checked = {"checked": [row.to_dict() for row in rows]} if rows else {}
     if both is None:
-        data = fit.to_dict() | ({"checked": [row.to_dict() for row in rows]} if rows else {})
-        answer(data, lambda: str(fit), json)
+        answer(fit.to_dict() | checked, lambda: str(fit), json)
     else:
-        data = {"inverse": both.inverse.to_dict(), "simulation": fit.to_dict(), "explanation": list(both.explanation)}
-        answer(data, lambda: str(both), json)
+        parts = {"fit": fit, "inverse": both.inverse, "simulation": both.simulation}
+        data = {name: part.to_dict() for name, part in parts.items()} | {"explanation": list(both.explanation)}
+        answer(data | checked, lambda: str(both), json)
     if rows and not json:
         from surefoot.identify.design import checked_table
 
@@ -177,7 +180,9 @@ def _refuse(mode: str, given: dict[str, Any]) -> None:
     """Options that a mode does not use."""
     off = {"starts": 1}
     if mode == "inverse":
-        named = [n for n in (*REPLAYS, "report") if given[n] not in (None, False, (), off.get(n))]
+        named = [
+            n for n in (*REPLAYS, "report") if given[n] is not None and given[n] is not False and given[n] != off.get(n)
+        ]
         if named:
             option = named[0].replace("_", "-")
             raise InputError(

@@ -24,6 +24,7 @@ from surefoot.identify.inverse_given import given_e, given_logs, given_names, po
 from surefoot.identify.inverse_motion import Motion, motion
 from surefoot.identify.inverse_torque import EquationError, refuse
 from surefoot.identify.pull import Pull, pull_of
+from surefoot.identify.residuals import stated_in
 from surefoot.identify.solve import box_step
 from surefoot.logs import Log
 from surefoot.params import E, Params, Prior
@@ -81,8 +82,6 @@ class InverseProblem:
         self.error, self.motions, self.params, self.pull, self.fixed = error, tuple(motions), params, pull, fixed
         self.sim = error.sim
         self.sigma = np.ones(len(self.sim.robot.joints))
-        ends = np.array([error.stops(self.e_of(s)) for s in (pull.low, pull.high)])  # (2, 2, joints)
-        self._low, self._high = ends[:, 0].max(0), ends[:, 1].min(0)
         self._masks = [self.usable(m) for m in self.motions]
         if not any(mask.any() for mask in self._masks):
             raise InputError("no joint moves in these logs, or only near its stops: give logs of a moving robot")
@@ -90,8 +89,10 @@ class InverseProblem:
 
     def usable(self, move: Motion) -> np.ndarray:
         """Which kept samples of which joint obey the equation, (joints, n) bool: it moves, and is not near a stop under any e."""
-        near = np.where(np.isfinite(self._high), NEAR_STOP * (self._high - self._low), 0.0)
-        at_stop = (move.q < self._low + near) | (move.q > self._high - near)
+        ends = np.array([self.error.stops({**self.e_of(s), **move.stated}) for s in (self.pull.low, self.pull.high)])
+        low, high = ends[:, 0].max(0), ends[:, 1].min(0)  # of (2, 2, joints)
+        near = np.where(np.isfinite(high), NEAR_STOP * (high - low), 0.0)
+        at_stop = (move.q < low + near) | (move.q > high - near)
         return move.moving & (np.abs(move.thin(at_stop.T.astype(float))) < 1e-3)
 
     def _alike(self) -> tuple[int, int] | None:
@@ -103,13 +104,13 @@ class InverseProblem:
         return (kinds.index("sensor_delay"), kinds.index("command_delay")) if both else None
 
     def e_of(self, s: np.ndarray) -> E:
-        """Every Param of the sim, one row, with the fitted scalars at positions s (d,)."""
+        """Every Param of the sim, one row, with the fitted scalars at positions s (d,); what a log states comes on top of it."""
         return {**self.fixed, **self.params.unflatten(natural(self.params, s))}
 
     def errors(self, s: np.ndarray, which: Sequence[Motion] | None = None) -> list[np.ndarray]:
         """Thinned equation errors (joints, n) of every motion, natural units."""
         e = self.e_of(s)
-        return [m.thin(self.error(e, m)) for m in (self.motions if which is None else which)]
+        return [m.thin(self.error({**e, **m.stated}, m)) for m in (self.motions if which is None else which)]
 
     def _row(self, parts: list[np.ndarray]) -> np.ndarray:
         return np.concatenate([p[mask] for p, mask in zip(parts, self._masks, strict=True)])
@@ -172,6 +173,7 @@ def identify_inverse(
     every: int | None = None,
     held_out: Sequence[Log] | float = 0.25,
     fixed: Mapping[str, Any] | None = None,
+    stated: Sequence[Mapping[str, Any]] | None = None,
     **unknown: Any,
 ) -> Fit:
     """Fit Params to logs by inverse dynamics; the robot must be bolted down and every joint measured.
@@ -186,6 +188,7 @@ def identify_inverse(
         every: keep one equation of so many; None leaves a rate of `cutoff`.
         held_out: logs that only judge, or the share of every log (its end) that does.
         fixed: values of Params that are not fitted, an e of one world; nominal ones when None.
+        stated: for each log, and each that only judges, values of Params that are not fitted and differ between logs: its gains.
         unknown: nothing else is taken; a wrong name is told with the nearest right one.
     """
     refuse_unknown("identify_inverse", unknown, identify_inverse)
@@ -195,22 +198,29 @@ def identify_inverse(
     measured = choose(torque, TORQUES, "a source of torque") == "measured"
     known = given_e("fixed", fixed, sim)
     params = sim.params.only(*given_names(sim, only, known))
-    settings = {"cutoff": positive("cutoff", cutoff), "every": whole("every", every), "measured": measured}
+    settings: dict[str, Any] = {
+        "cutoff": positive("cutoff", cutoff),
+        "every": whole("every", every),
+        "measured": measured,
+    }
     judged = held_out if isinstance(held_out, int | float) else given_logs("held_out", held_out)
     if prior is not None and not isinstance(prior, Prior):
         raise InputError(f"prior is a {type(prior).__name__}: give a Prior, such as sim.params.prior()")
     error = EquationError(sim, measured=measured)
     given = {**sim.params.nominal_e(1), **known}
-    refuse(sim, params, given, measured=measured)
+    own = stated_in(sim, (*logs, *(() if isinstance(judged, int | float) else judged)), stated, params)
+    refuse(sim, params, {**given, **own}, measured=measured)
     _refuse_nothing(sim, params, measured)
-    seen, judges = _split(sim, logs, judged, settings)
+    seen, judges = _split(sim, logs, judged, own, settings)
     if measured and not np.isfinite(np.concatenate([m.torque for m in (*seen, *judges)])).all():
         raise InputError("torque='measured' needs 'joint_torque' of every joint in every log: use torque='command'")
     problem = InverseProblem(error, seen, params, fixed=given, pull=pull_of(params, prior))
     s = np.clip(shares(params, params.nominal_e(1))[0], problem.pull.low, problem.pull.high)
     s, equations, rounds = _solved(problem, s)
     fit = _summary(problem, s, equations, judges, logs, rounds)
-    return replace(fit, known=_known(sim, {name: v for name, v in known.items() if name not in params}))
+    told = {"settings": {"stated": {name: v.tolist() for name, v in own.items()}}}
+    kept = {name: v for name, v in known.items() if name not in params and name not in own}
+    return replace(fit, known=_known(sim, kept), provenance={**fit.provenance, **told})
 
 
 def _known(sim: Sim, given: E) -> Params | None:
@@ -239,22 +249,27 @@ def _refuse_nothing(sim: Sim, params: Params, measured: bool) -> None:
 
 
 def _split(
-    sim: Sim, logs: Sequence[Log], held_out: Sequence[Log] | float, settings: dict
+    sim: Sim, logs: Sequence[Log], held_out: Sequence[Log] | float, own: E, settings: dict[str, Any]
 ) -> tuple[list[Motion], list[Motion]]:
-    """Motions to fit to and to judge by."""
+    """Motions to fit to and to judge by; `own` (logs, then judges, ...) is what each states for itself."""
+
+    def read(log: Log, number: int) -> Motion:
+        return motion(sim, log, stated={name: v[number : number + 1] for name, v in own.items()}, **settings)
+
     if not isinstance(held_out, int | float):
-        return [motion(sim, log, **settings) for log in logs], [motion(sim, log, **settings) for log in held_out]
+        every = [read(log, i) for i, log in enumerate((*logs, *held_out))]
+        return every[: len(logs)], every[len(logs) :]
     share = float(held_out)
     if not 0.0 <= share < 1.0:
         raise InputError(f"held_out={share:g} is not a share below 1 of each log, nor a list of logs: use 0.25")
     if share == 0.0:
-        return [motion(sim, log, **settings) for log in logs], []
+        return [read(log, i) for i, log in enumerate(logs)], []
     seen, judges = [], []
-    for log in logs:
+    for i, log in enumerate(logs):
         t = log["joint_pos"].t if "joint_pos" in log else np.array([log.start, log.start + log.duration])
         border = float(t[-1] - share * (t[-1] - t[0]))
-        seen.append(motion(sim, log.window(float(t[0]), border), **settings))
-        judges.append(motion(sim, log.window(border, float(t[-1])), **settings))
+        seen.append(read(log.window(float(t[0]), border), i))
+        judges.append(read(log.window(border, float(t[-1])), i))
     return seen, judges
 
 

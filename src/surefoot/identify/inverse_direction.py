@@ -88,9 +88,9 @@ def _sentence(
 
 
 def _value(problem: "InverseProblem", e: dict[str, np.ndarray], kind: str, joint: str) -> float | None:
-    """The e's value of a kind at a joint, None where no Param holds it."""
+    """The e's value of a kind at a joint, None where no Param holds it, or every log one of its own."""
     for name, slots in problem.sim.physics.slots.items():
-        if slots.param.kind == kind and joint in slots.names:
+        if slots.param.kind == kind and joint in slots.names and name not in problem.motions[0].stated:
             v = np.atleast_1d(np.asarray(e[name])[0])
             return float(v[slots.names.index(joint)] if slots.param.each else v[0])
     return None

@@ -8,7 +8,7 @@ Accelerations are where noise lives: the cut-off frequency bounds it. The equati
 its terms alike, so that what is left holds about one independent number a sample ("parallel filter" of Gautier and Janot).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import signal
@@ -16,6 +16,7 @@ from scipy.interpolate import CubicSpline
 
 from surefoot.errors import InputError
 from surefoot.logs import Log
+from surefoot.params import E
 from surefoot.sim import Sim
 from surefoot.sim.commands import held_mean
 
@@ -44,6 +45,7 @@ class Motion:
         dt: time step [s].
         cutoff: of the filter [Hz].
         every: samples of the grid to one that is kept.
+        stated: values of Params that this log states for itself, such as its gains; one row.
     """
 
     t: np.ndarray
@@ -56,6 +58,7 @@ class Motion:
     dt: float
     cutoff: float
     every: int
+    stated: E = field(default_factory=dict)
 
     @property
     def edge(self) -> int:
@@ -94,7 +97,13 @@ class Motion:
 
 
 def motion(
-    sim: Sim, log: Log, *, cutoff: float | None = None, every: int | None = None, measured: bool = False
+    sim: Sim,
+    log: Log,
+    *,
+    cutoff: float | None = None,
+    every: int | None = None,
+    measured: bool = False,
+    stated: E | None = None,
 ) -> Motion:
     """Read a log's motion.
 
@@ -104,6 +113,7 @@ def motion(
         cutoff: of the filter [Hz]; a tenth of the sampling rate when None.
         every: keep one sample of so many; as many as leave a rate of `cutoff` when None.
         measured: whether the measured torque stands in the place of the command.
+        stated: values of Params that this log states for itself, one row.
     """
     joints = sim.robot.joints
     if "joint_pos" not in log:
@@ -137,7 +147,7 @@ def motion(
     v = np.gradient(smooth, dt, axis=0)
     return Motion(
         t=t, q=smooth, v=v, a=np.gradient(v, dt, axis=0), dt=dt, cutoff=cutoff, every=every, sent=sent, command=command,
-        torque=_torque(sim, log, t),
+        torque=_torque(sim, log, t), stated={} if stated is None else stated,
     )  # fmt: skip
 
 
