@@ -1,6 +1,7 @@
 """Structure search: the rig's arrays follow the Sim, planted terms are found in order, and what comes out replays in the Sim."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from surefoot.identify.servo import Rig
 from surefoot.identify.servo_fit import ServoFits, Task
 from surefoot.identify.servo_logs import ServoLogs, gains, replay_servo, start_state
 from surefoot.identify.structure import Answer, search
-from surefoot.identify.structure_reasons import Residuals, reason
+from surefoot.identify.structure_reasons import Residuals, reason, since_turn
 from surefoot.identify.structure_servo import ServoBench, coarser
 from surefoot.identify.structure_sim import SimBench
 from surefoot.identify.structure_terms import TERMS, Term, joined, servo_params
@@ -212,6 +213,69 @@ def test_a_search_on_a_whole_sim_finds_a_planted_delay():
     assert "behind" in result.rungs[0].reason or "ahead" in result.rungs[0].reason
 
 
+RIVAL = "delay"
+"""Tried with every planted term; it is not planted."""
+SINGLE = {
+    "Stribeck friction": ({"stribeck": 0.06}, None, "slowest"),
+    "load-dependent friction": ({"load_friction": 0.15}, None, "largest load"),
+    "quadratic load friction": ({"load_friction": 0.05, "quadratic_friction": 0.6}, None, "motor and load oppose"),
+    "directional friction": (
+        {"load_friction": 0.02, "motor_friction": 0.02, "external_friction": 0.25},
+        None,
+        "oppose",
+    ),
+    "voltage limit": ({"voltage": 4.0}, 7.4, "fastest"),
+    "voltage sag": ({"voltage": 7.0, "voltage_sag": 1.5}, 7.4, "most torque is asked"),
+    "delay": ({"command_delay": 0.012}, None, "ms"),
+    "encoder bias": ({"encoder_bias": 0.03}, None, "mean error"),
+}
+"""Planted term: its figures, the supply, words of its reason."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_search_finds_a_planted_term_and_not_one_that_is_not_there(name):
+    figures, supply, words = SINGLE[name]
+    sim = servo(supply)
+    logs = planted(sim, noise=5e-4, **figures)
+    bench = ServoBench(sim, logs, reference=400.0, every=4, draws=4)
+    (term,) = [t for t in TERMS if t.name == name]
+    terms = [t for t in TERMS if t.name in {name, RIVAL, *term.needs}]
+    result = search(bench, folds=[0, 1, 0, 1, 0, 1], terms=terms)
+    assert name in result.terms
+    assert name == RIVAL or RIVAL not in result.terms
+    assert result.last < 0.6 * result.first
+    assert any(words in rung.reason for rung in result.rungs if name in rung.term.split(" + "))
+    kind = term.kinds[-1]
+    assert result.e[kind][0] == pytest.approx(figures[kind], rel=0.3)
+
+
+@pytest.mark.slow
+def test_a_search_on_a_whole_sim_finds_planted_backlash_by_what_happens_after_the_motor_turns():
+    robot = replace(sf.load("servo"), timestep=0.0025)
+    every = servo_params("servo", kp=0.9, kd=0.039, torque=0.783).only(*TRUE, "command_delay")
+    params = every | Params(backlash=P["backlash"]("servo", low=1e-6, high=0.08, nominal=1e-6))
+    sim = sf.Sim(robot, params, threads=1)
+    e = {n: np.array([{**OFF, **TRUE, "backlash": 0.04}[n]]) for n in sim.params}
+    rng, logs = np.random.default_rng(0), []
+    for _ in range(3):
+        log, f, a = blank(0, 400.0, seconds=2.5), rng.uniform(0.4, 1.5, 3), rng.uniform(0.1, 0.5, 3)
+        target = log["joint_pos_target"]
+        waves = (a * np.sin(2 * np.pi * f * target.t[:, None])).sum(1, keepdims=True)
+        log = replace(log, channels=(replace(target, values=waves), log["joint_pos"]))
+        logs.append(recorded(sim, e, log, noise=3e-4))
+    terms = [replace(t, levels=t.levels[1:2]) for t in TERMS if t.name in ("backlash", "delay")]
+    result = search(SimBench(sim, logs, window=1.0), folds=[0, 1, 1], terms=terms)
+    assert result.terms == ("backlash",)
+    assert result.e["backlash"][0] == pytest.approx(0.04, rel=0.2)
+    said = re.search(
+        r"(\d+) mrad \d+ to \d+ ms after the motor begins to pull the other way, (\d+) elsewhere",
+        result.rungs[0].reason,
+    )
+    assert said is not None
+    assert float(said[1]) > 1.3 * float(said[2])
+
+
 class Toy:
     """A bench whose errors follow from which Params are free: the limit only stands in for friction that depends on the load."""
 
@@ -291,8 +355,66 @@ def test_reasons_say_where_the_errors_lie():
     text = reason("asked", residuals(error=np.where(asked >= 800, 0.1, 0.01), asked=asked, gain=1.0 + (asked >= 500)))
     assert "100 mrad where most torque is asked for, 10 elsewhere" in text
     assert "from 10 mrad at the lowest gain to 46 at the highest" in text
-    for sign in ("slow", "fast", "load", "opposed", "reversal"):
+    for sign in ("slow", "fast"):
         assert "elsewhere" in reason(sign, residuals())
+    load = np.where(t < 3.0, 1.0, 0.1)
+    loaded = residuals(error=np.where(t < 3.0, 0.05, 0.02), load=load)
+    assert "50 mrad under the largest load, 20 elsewhere" in reason("load", loaded)
+    opposed = residuals(error=np.where(t < 3.0, 0.05, 0.02), load=np.where(t < 3.0, -1.0, 1.0))
+    assert "50 mrad where motor and load oppose, 20 elsewhere" in reason("opposed", opposed)
+
+
+def test_reasons_do_not_compare_with_readings_that_there_are_not():
+    """A comparison with no reading on one side was printed as 0 mrad there."""
+    even = residuals(error=np.full(1000, 0.05))
+    for sign in ("load", "opposed"):
+        unknown = reason(sign, replace(even, load=None))
+        assert "50 mrad" in unknown
+        assert "not known" in unknown
+        nothing = reason(sign, replace(even, load=np.zeros(1000)))
+        assert "no weight loads the joint" in nothing
+        assert " 0 " not in unknown + nothing
+    assert "no reading lies where motor and load oppose" in reason("opposed", even)
+    assert "all readings lie where motor and load oppose" in reason("opposed", replace(even, load=-even.load))
+    assert "not known" in reason("reversal", even)
+    assert "hardly ever turns" in reason("reversal", replace(even, turned=np.full(1000, np.inf)))
+
+
+def test_errors_that_follow_the_motor_s_turns_are_found_in_the_window_where_they_are():
+    t = np.arange(0.0, 8.0, 0.005)
+    turned = since_turn(t, np.sin(2 * np.pi * 0.5 * t) + 0.02 * np.sin(200 * t))
+    assert np.isinf(turned[t < 0.99]).all()
+    assert np.nanmax(turned[t > 1.1]) == pytest.approx(
+        1.0, abs=0.02
+    )  # once in half a period, whatever trembles around zero
+    error = np.where((turned >= 0.2) & (turned < 0.3), 0.02, 0.004)
+    values = {name: np.ones_like(t) for name in ("asked", "speed", "load", "gain", "pull")}
+    text = reason("reversal", Residuals(error=error, turned=turned, **values))
+    assert "20 mrad 200 to 300 ms after the motor begins to pull the other way, 4 elsewhere" in text
+
+
+def test_a_whole_sim_knows_the_weight_on_its_joints_where_angles_tell_it():
+    sim, log = servo(), blank(3, 400.0)
+    e = e_of(sim)
+    log = recorded(sim, e, log)
+    told = SimBench(sim, [log]).residuals(e)
+    y = log["joint_pos"].column("servo")
+    assert told.load is not None
+    np.testing.assert_allclose(told.load, -np.sin(y) / np.abs(np.sin(y)).max(), atol=1e-6)
+    for sign, words in (("load", "under the largest load"), ("opposed", "where motor and load oppose")):
+        assert words in reason(sign, told)
+
+
+def test_a_robot_with_a_free_base_does_not_know_the_weight_on_its_joints():
+    sim = sf.Sim(sf.load("go2"), Params(), threads=1)
+    joints = sim.robot.joints
+    y = np.zeros((3, len(joints)))
+    assert SimBench(sim, [])._weight(joints, y) is None
+    still = sf.Sim(sf.load("go2").suspended(), Params(), threads=1)
+    assert SimBench(still, [])._weight(joints[:-1], y[:, :-1]) is None
+    level = SimBench(still, [])._weight(joints, y)
+    assert level is not None
+    assert np.abs(level[:, joints.index("FL_hip_joint")]).min() > 0.1
 
 
 def test_a_term_brings_what_it_needs():

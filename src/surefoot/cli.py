@@ -20,6 +20,7 @@ from surefoot.cli_loop import loop
 from surefoot.cli_noise import noise
 from surefoot.cli_robots import params_check, params_list, robot_check, robot_list, robot_strip
 from surefoot.cli_run import deploy
+from surefoot.cli_structure import structure
 from surefoot.cli_twin import reality_draw, reality_list
 from surefoot.cli_verify import verify
 from surefoot.cli_words import BenchName, File, Folder, RobotName, Seconds, answer, params_of, say, table, tell
@@ -159,6 +160,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "replay": replay,
     "gap": gap,
     "identify": identify,
+    "structure": structure,
     "train": train,
     "evaluate": evaluate,
     "export": export,

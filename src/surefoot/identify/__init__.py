@@ -15,12 +15,16 @@ from surefoot.identify.sensor_noise import SensorFit, fit_encoder_noise, fit_imu
 from surefoot.identify.sensor_scale import accel_scale, gyro_scale
 from surefoot.identify.solve import solve
 from surefoot.identify.spread import SpreadFit, fit_spread, spread_of_logs
+from surefoot.identify.structure import search
+from surefoot.identify.structure_servo import ServoBench
+from surefoot.identify.structure_sim import SimBench
 from surefoot.identify.windows import Windows, cut
 
 __all__ = [
-    "Cloud", "Confounded", "Fit", "Foreseen", "Misfit", "Problem", "Run", "Score", "SensorFit", "SpreadFit", "Windows", "accel_scale",
-    "another_robot", "compare", "cut", "fit_encoder_noise", "fit_imu_noise", "fit_sensor_noise", "fit_spread", "foresee", "gyro_scale",
-    "identify", "identify_both", "identify_inverse", "load_fit", "log_likelihood_of", "sample_posterior", "solve", "spread_of_logs",
+    "Cloud", "Confounded", "Fit", "Foreseen", "Misfit", "Problem", "Run", "Score", "SensorFit", "ServoBench", "SimBench", "SpreadFit",
+    "Windows", "accel_scale", "another_robot", "compare", "cut", "fit_encoder_noise", "fit_imu_noise", "fit_sensor_noise", "fit_spread",
+    "foresee", "gyro_scale", "identify", "identify_both", "identify_inverse", "load_fit", "log_likelihood_of", "sample_posterior", "search",
+    "solve", "spread_of_logs",
 ]  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Patterns that a fit leaves in its residuals, in words: what the Params given to it cannot express.
 
-autocorrelation  Σ r_t r_(t+k) / Σ r_t²  at 10 ms or one sample, whichever is longer
+autocorrelation  Σ r_t r_(t+k) / Σ r_t²  at 10 ms or one sample, whichever is longer, in the words the time that was taken
 a quantity       share of the residual that torques or readings which go with it would explain, see missing.py
 """
 
@@ -17,10 +17,10 @@ LEVEL = 1.5
 """Residual over the noise floor below which a fit is as good as the sensor is."""
 LAG = 0.01  # [s]
 SUGGESTS = {
-    "speed": "friction or back-EMF that grows differently with speed",
-    "direction": "friction that differs by direction, or backlash",
+    "speed": "friction that changes with speed, such as one that is stronger at rest, or back-EMF",
+    "direction": "friction that differs by direction",
     "position": "a torque or friction that depends on position: gravity, a spring, a cable, cogging, a linkage that binds",
-    "load": "friction or compliance that grows with the load, or saturation",
+    "load": "friction or compliance that grows with the load, saturation, or backlash",
     "gain": "a motor whose gain is not what the recordings state",
     "voltage": "a motor that weakens as the supply sags",
     "temperature": "a motor or friction that changes as it warms",
@@ -44,12 +44,13 @@ def patterns(problem: Problem, linear: Linear, s: np.ndarray, offsets: np.ndarra
     for i in columns:
         channel, column, unit = rollouts.labels[i]
         here = rollouts.column == i
-        near = autocorrelation(linear.r[:, here], seen[:, here], rollouts.t[problem.rows][:, here])
+        lag, after = _lag(seen[:, here], rollouts.t[problem.rows][:, here])
+        near = autocorrelation(linear.r[:, here], seen[:, here], lag)
         if near > CORRELATED:
             shown = f"{size[i]:.3g}" if unit == "1" else f"{size[i]:.3g} {unit}"
             sentence = (
                 f"{column}: the residual of {channel} is {shown}, {level[i]:.3g} times the noise floor, and hangs together over time "
-                f"(autocorrelation {near:.2f} after {1e3 * LAG:.0f} ms): the model lacks something"
+                f"(autocorrelation {near:.2f} after {1e3 * after:.3g} ms): the model lacks something"
             )
             found.append(
                 Misfit(channel=channel, column=column, kind="autocorrelation", strength=near, sentence=sentence)
@@ -83,10 +84,16 @@ def _sentence(problem: Problem, channel: str, column: str, one: Missing) -> str:
     return f"{column}: {min(one.share, 1.0):.0%} of the residual of {channel} goes with {words}{size}: {SUGGESTS[one.kind]}"
 
 
-def autocorrelation(r: np.ndarray, seen: np.ndarray, t: np.ndarray) -> float:
-    """Autocorrelation of residuals (windows, samples) after LAG seconds, windows on their own."""
+def _lag(seen: np.ndarray, t: np.ndarray) -> tuple[int, float]:
+    """Samples of readings at times t (windows, samples) that come nearest to LAG, one at least, and how long they are [s]."""
     gaps = np.diff(t, axis=1)[seen[:, 1:]]
-    lag = max(1, round(LAG / max(float(np.median(gaps)), 1e-9))) if gaps.size else 1
+    gap = max(float(np.median(gaps)), 1e-9) if gaps.size else LAG
+    lag = max(1, round(LAG / gap))
+    return lag, lag * gap
+
+
+def autocorrelation(r: np.ndarray, seen: np.ndarray, lag: int) -> float:
+    """Autocorrelation of residuals (windows, samples) after `lag` samples, windows on their own."""
     if lag >= r.shape[1]:
         return 0.0
     both = seen[:, lag:] & seen[:, :-lag]

@@ -37,6 +37,8 @@ SHARE = 0.1
 """Share of a column's squared residual from which a quantity is named."""
 NEARLY = 0.9
 """Share of what a quantity explains from which another one is its rival."""
+MEASURED = ("voltage", "temperature", "gain")
+"""Quantities that logs tell and that may drift: where they tie with time, time is their rival."""
 MOST = 3
 """Quantities named for one column."""
 COLUMNS = 6
@@ -220,7 +222,7 @@ def _chosen(
                 found.append((share, kind, own))
         if not found:
             return out
-        share, kind, own = max(found)
+        share, kind, own = max(_measured(found))
         taken, left = taken + own, max(left - share, 0.0)
         alpha = np.zeros(len(kinds))
         scale = np.sqrt(np.maximum(np.diag(info)[taken], 1e-300))
@@ -229,6 +231,13 @@ def _chosen(
         rivals = tuple(other for s, other, _ in sorted(found, reverse=True) if other != kind and s > NEARLY * share)
         out.append((kind, share, alpha, rivals))
     return out
+
+
+def _measured(found: list[tuple[float, str, list[int]]]) -> list[tuple[float, str, list[int]]]:
+    """Candidates (share, kind, columns) without time, where what was measured explains nearly as much: all that changes drifts in time."""
+    best = max(share for share, _, _ in found)
+    told = [x for x in found if x[1] in MEASURED and x[0] > NEARLY * best]
+    return [x for x in found if x[1] != "drift"] if told else found
 
 
 def _gain(score: np.ndarray, info: np.ndarray, own: list[int], taken: list[int]) -> tuple[float, int]:

@@ -14,8 +14,8 @@ from surefoot.logs import Log
 Term = Callable[[np.ndarray], np.ndarray]
 STILL = 0.05
 """Speed below which the direction of motion fades, in standard deviations of the speed."""
-SLOW = 0.3
-"""Speed at which friction that belongs to rest has faded, likewise."""
+SLOW = (0.1, 0.3)
+"""Speeds at which friction that belongs to rest has faded, likewise."""
 LOADED = 0.7
 """Quantile of the load's size from which a motor may saturate."""
 SUPPLY = ("voltage", "supply_voltage", "battery_voltage", "bus_voltage")
@@ -88,7 +88,11 @@ def _shapes(
     t: np.ndarray,
     slow: dict[str, Callable[[np.ndarray], np.ndarray]],
 ) -> dict[str, list[Callable[[np.ndarray], np.ndarray]]]:
-    """Torques by the quantity they go with, of any size."""
+    """Torques by the quantity they go with, of any size.
+
+    What friction of any law takes is odd in the speed: it turns with it. What goes with the direction is the same at both signs, as
+    friction that is stronger one way than the other.
+    """
     position, speed = (
         on(lambda log, at: _at(log, "joint_pos", column, at)),
         on(lambda log, at: speed_of(log, column, at)),
@@ -103,10 +107,11 @@ def _shapes(
 
     out: dict[str, list[Callable[[np.ndarray], np.ndarray]]] = {
         "speed": [
+            way,
             lambda x: speed(x) * np.abs(speed(x)),
-            lambda x: way(x) * np.exp(-np.abs(speed(x)) / (SLOW * typical)),
+            *(lambda x, k=knee: way(x) * np.exp(-np.abs(speed(x)) / (k * typical)) for knee in SLOW),
         ],
-        "direction": [way, lambda x: np.abs(speed(x)), lambda x: np.abs(way(x))],
+        "direction": [lambda x: np.abs(speed(x)), lambda x: np.abs(way(x))],
         "position": [away, lambda x: away(x) ** 2, lambda x: way(x) * away(x)],
     }
     pull = load_of(problem, s, on, column)

@@ -170,7 +170,7 @@ def search(
     """Find the structure that predicts held-out logs best, one term at a time.
 
     Args:
-        bench: what fits and replays; see `servo_bench` and `sim_bench`.
+        bench: what fits and replays; a ServoBench or a SimBench.
         folds: a label for every log; logs of one label are held out together. None: up to five folds, log by log.
         terms: candidates; those whose kinds the bench's Params lack are passed over.
         most: longest ladder.

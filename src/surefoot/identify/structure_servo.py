@@ -11,7 +11,7 @@ from surefoot.identify.servo import Rig
 from surefoot.identify.servo_fit import NUDGE, ServoFits, Task
 from surefoot.identify.servo_logs import ServoLogs
 from surefoot.identify.structure import Answer, Job
-from surefoot.identify.structure_reasons import Residuals
+from surefoot.identify.structure_reasons import Residuals, since_turn
 from surefoot.identify.structure_terms import TERMS
 from surefoot.logs import Log
 from surefoot.params import E, Params
@@ -77,7 +77,8 @@ class ServoBench:
     def residuals(self, e: E) -> Residuals:
         """Errors of all logs with what the motor was asked for, how fast it moved and what it carried."""
         r, logs = self.logs.errors(e)[0], self.logs
-        parts: dict[str, list[np.ndarray]] = {name: [] for name in ("error", "asked", "speed", "load", "gain", "pull")}
+        names = ("error", "asked", "speed", "load", "gain", "pull", "turned")
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
         for i, log in enumerate(logs.logs):
             seen = logs.seen[i]
             y, t = logs.y[i][seen], log["joint_pos"].t[:: logs.every]
@@ -89,6 +90,7 @@ class ServoBench:
             parts["load"].append(-np.sin(y - logs.rig.rest))
             parts["gain"].append(np.full(len(y), logs.gain[i]))
             parts["pull"].append(np.sign(u - y))
+            parts["turned"].append(since_turn(t, u - y))
         return Residuals(**{name: np.concatenate(v) for name, v in parts.items()})
 
     def conclude(self, e: E, free: tuple[str, ...]) -> Fit:

@@ -6,6 +6,7 @@ replays from the first reading, over all joints that Sim and logs share.
 
 from collections.abc import Sequence
 
+import mujoco
 import numpy as np
 
 from surefoot.errors import InputError
@@ -15,7 +16,7 @@ from surefoot.identify.identify import summary
 from surefoot.identify.residuals import Problem
 from surefoot.identify.solve import solve
 from surefoot.identify.structure import Answer, Job
-from surefoot.identify.structure_reasons import Residuals
+from surefoot.identify.structure_reasons import Residuals, since_turn
 from surefoot.identify.windows import cut
 from surefoot.logs import Log
 from surefoot.params import E, Params
@@ -83,12 +84,15 @@ class SimBench:
         return self.sim.replay(log, e, channels=("joint_pos",), hold=self.hold).gap("joint_pos")[0]
 
     def residuals(self, e: E) -> Residuals:
-        """Errors of all logs and joints; loads are not known here."""
-        parts: dict[str, list[np.ndarray]] = {name: [] for name in ("error", "asked", "speed", "pull")}
+        """Errors of all logs and joints with what the motors were asked for, how fast they moved and what weight they carried."""
+        parts: dict[str, list[np.ndarray]] = {
+            name: [] for name in ("error", "asked", "speed", "pull", "turned", "load")
+        }
         for log in self.logs:
             replay = self.sim.replay(log, e, channels=("joint_pos",), hold=self.hold)
             gap, columns, t = replay.gap("joint_pos")[0], replay.columns["joint_pos"], replay.t["joint_pos"]
             y, target = replay.log["joint_pos"].pick(columns).values, log[self.sim.command_channel]
+            weight = self._weight(columns, y)
             for j, column in enumerate(columns):
                 if column not in target.columns:
                     continue
@@ -97,9 +101,34 @@ class SimBench:
                 parts["asked"].append(np.abs(u - y[:, j]))
                 parts["speed"].append(np.gradient(y[:, j], t))
                 parts["pull"].append(np.sign(u - y[:, j]))
+                parts["turned"].append(since_turn(t, u - y[:, j]))
+                if weight is not None:
+                    parts["load"].append(weight[:, j])
+        loads = parts.pop("load")
         joined = {name: np.concatenate(v) for name, v in parts.items()}
-        flat = np.zeros(len(joined["error"]))
-        return Residuals(**joined, load=flat, gain=flat + 1.0)
+        load = np.concatenate(loads) if loads else None
+        if load is not None and load.any():
+            load = load / np.abs(load).max()
+        return Residuals(**joined, load=load, gain=np.ones(len(joined["error"])))
+
+    def _weight(self, columns: Sequence[str], y: np.ndarray) -> np.ndarray | None:
+        """Torque of the nominal model's weight on each joint at measured angles, both (samples, joints).
+
+        None where angles alone do not tell it: a free base, a joint that was not recorded, a closed chain.
+        """
+        sim, model = self.sim, self.sim.model
+        single = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+        if not np.isin(model.jnt_type, single).all() or model.neq or set(columns) != set(sim.robot.joints):
+            return None
+        which = [sim.robot.joints.index(column) for column in columns]
+        data, bias, out = mujoco.MjData(model), np.empty(model.nv), np.empty_like(y)
+        for i, angles in enumerate(y):
+            data.qpos[np.asarray(sim.sensors.q)[which]] = angles
+            mujoco.mj_kinematics(model, data)
+            mujoco.mj_comPos(model, data)
+            mujoco.mj_rne(model, data, 0, bias)
+            out[i] = -bias[np.asarray(sim.sensors.dq)[which]]
+        return out
 
     def conclude(self, e: E, free: tuple[str, ...]) -> Fit:
         """The Fit of identify at e."""
