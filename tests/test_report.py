@@ -161,6 +161,47 @@ def test_thinning_keeps_order_within_a_column_and_gaps():
     assert np.isnan(ty).sum() == pytest.approx(30, abs=2)
 
 
+def test_thinning_keeps_a_lone_gap_and_joins_nothing_across_it():
+    """Windows one after the other, from 0 to 1 each with one NaN between them: no line falls from 1 to 0."""
+    x = np.arange(20_000.0)
+    y = np.tile(np.append(np.linspace(0, 1, 999), np.nan), 20)
+    tx, ty = thin(x, y, bins=130)
+    assert np.isnan(ty).any()
+    assert tx.size == ty.size <= 6 * 130
+    assert (np.diff(tx) > 0).all()
+    drawn = np.isfinite(ty[:-1]) & np.isfinite(ty[1:])
+    assert (np.diff(ty)[drawn] >= 0).all()
+    assert np.isfinite(ty).sum() >= 2 * 130
+
+
+def test_thinning_stays_short_whatever_the_gaps():
+    y = np.where(np.arange(50_000) % 2, np.nan, 1.0)
+    tx, ty = thin(np.arange(50_000.0), y)
+    assert tx.size <= 6 * BINS
+    assert np.nanmin(ty) == np.nanmax(ty) == 1.0
+
+
+def test_a_band_with_gaps_keeps_both_its_edges_over_one_x():
+    page, x = Page("q"), np.arange(20_000.0)
+    low, high = np.sin(x / 900) - 1, np.sin(x / 900) + 1
+    low[5000], high[11_111] = np.nan, np.nan
+    page.lines("t", x, {"a": np.sin(x / 900)}, bands={"a": (low, high)})
+    series = specs(page)[0]["series"][0]
+    at, low, high = (unpack(series[k]) for k in ("band_x", "low", "high"))
+    assert at.size == low.size == high.size
+    np.testing.assert_array_equal(np.isnan(low), np.isnan(high))
+    assert np.isnan(low).sum() == 2
+
+
+def test_a_name_may_keep_its_colour_over_several_plots():
+    page = Page("q")
+    page.lines("t", None, {"log": [1.0], "fitted": [2.0]}, colours={"fitted": 0})
+    page.intervals("t", [("a", 1.0, 0.5, 2.0)], words=("fitted", "nominal"))
+    lines, intervals = specs(page)
+    assert [s.get("colour") for s in lines["series"]] == [None, 0]
+    assert intervals["words"] == ["fitted", "nominal"]
+
+
 def test_short_series_arrive_exactly():
     page = Page("q")
     page.lines("t", [0.0, 0.5, 2.0], {"a": [1.0, np.nan, 3.0]})
@@ -286,6 +327,8 @@ def test_markup_knows_lists_code_and_emphasis():
         (lambda p: p.lines("t", [0, 1], {"a": ["x", "y"]}), "must be numbers"),
         (lambda p: p.lines("t", [0, 1], {}), "at least one series"),
         (lambda p: p.lines("t", [0, 1], {"robot": [1, 2]}, dashed=("robt",)), "did you mean 'robot'"),
+        (lambda p: p.lines("t", [0, 1], {"robot": [1, 2]}, colours={"robt": 0}), "did you mean 'robot'"),
+        (lambda p: p.lines("t", [0, 1], {"robot": [1, 2]}, colours={"robot": 8}), "numbered 0 to 7"),
         (lambda p: p.bars("t", ["a"], {"s": [1, 2]}), "2 values for 1 categories"),
         (lambda p: p.bars("t", [], {}), "needs categories"),
         (lambda p: p.intervals("t", [("a", 1, 2, 1)]), "its low must not be above its high"),
@@ -374,3 +417,38 @@ def test_a_foreign_script_is_refused_by_the_browser(tmp_path):
     html = full_page().html().replace("</body>", "<script>document.title = 'taken'</script></body>")
     with pytest.raises(AssertionError, match="Content Security Policy"):
         opened(html, tmp_path)
+
+
+SPANS = [
+    (-0.04, 0.045),
+    (-0.185, 0.2),
+    (0.0, 1e-7),
+    (12.34560, 12.34563),
+    (1.7e9, 1.7e9 + 2.0),
+    (-3.0, 8e6),
+    (0.0021, 0.0099),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("low", "high", "ylog"), [*((*s, False) for s in SPANS), *((*s, True) for s in SPANS if s[0] > 0)]
+)
+def test_every_axis_has_ticks_that_tell_a_scale(tmp_path, low, high, ylog):
+    page = Page("q")
+    page.lines("t", [0.0, 1.0, 2.0], {"a": [low, high, low]}, ylog=ylog, height=140)
+    figure = re.findall(r"<svg viewBox.*?</svg>", opened(page.html(), tmp_path), re.S)[0]
+    ticks = re.findall(r'text-anchor="end">([^<]*)</text>', figure)
+    assert len(ticks) >= 3
+    assert len(set(ticks)) == len(ticks), ticks
+    numbers = [float(words.replace("\u2212", "-")) for words in ticks]
+    assert np.ptp(np.diff(numbers)) < 0.02 * np.ptp(numbers)
+
+
+@pytest.mark.slow
+def test_a_line_is_drawn_in_the_colour_that_was_asked_for(tmp_path):
+    page = Page("q")
+    page.lines("t", None, {"log": [1.0, 2.0], "fitted": [2.0, 3.0]}, colours={"log": 6, "fitted": 0})
+    seen = opened(page.html(), tmp_path)
+    assert re.findall(r'class="line" d="M1 5H21" stroke="([^"]+)"', seen) == ["var(--c6)", "var(--c0)"]
+    assert re.findall(r'class="line" d="M[^"]+L[^"]+" stroke="([^"]+)"', seen) == ["var(--c6)", "var(--c0)"]

@@ -1,5 +1,7 @@
 """A Fit as text for people: a line a scalar, then what could not be known and what is left."""
 
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,26 +11,70 @@ LEARNT = 0.5
 
 if TYPE_CHECKING:
     from surefoot.identify.fit import Fit
+    from surefoot.params import Param
+
+SLIDE = {
+    "rad": "m", "rad/s": "m/s", "N·m": "N", "N·m/rad": "N/m", "N·m·s/rad": "N·s/m", "1/(N·m)": "1/N", "kg·m²": "kg",
+}  # fmt: skip
+"""Units of joint Params where the joint slides instead of turning."""
+TURNS = ("axis_tilt", "rotor_inertia")
+"""Kinds of joint Params that are about something that turns, whatever its joint does."""
 
 
 def units_of(fit: "Fit") -> list[str]:
-    """Unit of every scalar."""
-    return [param.unit for name, param in fit.params.items() for _ in range(max(len(fit.params.elements[name]), 1))]
+    """Unit of every scalar; of joints that the fit was judged on in metres or newtons, those of slides."""
+    return [
+        unit
+        for name, param in fit.params.items()
+        for unit in (_unit(fit, param, element) for element in fit.params.elements[name] or (None,))
+    ]
+
+
+def _unit(fit: "Fit", param: "Param", element: str | None) -> str:
+    """Unit of one scalar of a Param, `element` its joint; None: it is tied over all that the Param matches."""
+    if param.about.target != "joint" or param.kind in TURNS:
+        return param.unit
+    of = param.of if element is None else (element,)
+    found = {
+        s.unit in ("m", "m/s", "N")
+        for s in fit.scores
+        if s.channel.startswith("joint_") and (re.fullmatch(of, s.column) if isinstance(of, str) else s.column in of)
+    }
+    return SLIDE.get(param.unit, param.unit) if found == {True} else param.unit
 
 
 def rows_of(fit: "Fit", level: float = 0.9) -> list[tuple[str, ...]]:
     """Cells of the table, titles first."""
     interval, nominal, units = fit.intervals(level), fit.params.nominal, units_of(fit)
-    doubtful = {name for c in fit.unidentified if c.shrink > LEARNT for name in c.names}
+    bounds = _recordings(fit.at_bound)
+    doubtful = _recordings(name for c in fit.unidentified if c.shrink > LEARNT for name in c.names)
     out = [("", "value", "±", f"{level:.0%} interval", "nominal", "unit", "white ±", "")]
     for i, name in enumerate(fit.names):
-        remarks = (("at a bound", name in fit.at_bound), ("not identified", name in doubtful))
-        remark = ", ".join(words for words, true in remarks if true)
+        remarks = (("at a bound", bounds), ("not identified", doubtful))
+        remark = ", ".join(words + _in_which(fit, marked[name]) for words, marked in remarks if name in marked)
         out.append((
             name, f"{fit.values[i]:.5g}", f"{fit.std[i]:.2g}", f"{interval[i, 0]:.4g} .. {interval[i, 1]:.4g}",
             f"{nominal[i]:.4g}", units[i], f"{fit.white_std[i]:.2g}", remark,
         ))  # fmt: skip
     return out
+
+
+def _recordings(labels: Iterable[str]) -> dict[str, set[int]]:
+    """The scalars that labels such as "encoder_bias@2" or "kp" name, and in which recordings; none: in all of them."""
+    out: dict[str, set[int]] = {}
+    for label in labels:
+        number = re.search(r"@(\d+)", label)
+        found = out.setdefault(re.sub(r"@\d+", "", label), set())
+        if number:
+            found.add(int(number[1]))
+    return out
+
+
+def _in_which(fit: "Fit", numbers: set[int]) -> str:
+    """Words for some of the recordings; none for all of them."""
+    if not numbers or numbers == {run.number for run in fit.runs}:
+        return ""
+    return f" in recording {', '.join(str(n) for n in sorted(numbers))}"
 
 
 def run_rows(fit: "Fit") -> list[tuple[str, ...]]:

@@ -96,12 +96,17 @@ def kinds_by_label(params: Params) -> dict[str, str]:
 
 def weak_directions(data: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Directions that the data did not narrow, (d, k) in whitened coordinates prior^(-1/2) s, and how far they shrank, (k,)."""
+    vectors, shrink = _directions(data, prior)
+    return vectors[:, shrink > LEARNT], shrink[shrink > LEARNT]
+
+
+def _directions(data: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All directions (d, d) in whitened coordinates and how far each shrank, (d,), rising."""
     inverse = np.linalg.inv(np.linalg.cholesky(prior))
     scaled = inverse @ data @ inverse.T
     after = scaled @ np.linalg.inv(scaled + np.eye(len(data)))
     values, vectors = np.linalg.eigh(0.5 * (after + after.T))
-    shrink = np.sqrt(np.maximum(values, 0.0))
-    return vectors[:, shrink > LEARNT], shrink[shrink > LEARNT]
+    return vectors, np.sqrt(np.maximum(values, 0.0))
 
 
 def unidentified(params: Params, data: np.ndarray, prior: np.ndarray) -> tuple[Confounded, ...]:
@@ -116,11 +121,11 @@ def unidentified(params: Params, data: np.ndarray, prior: np.ndarray) -> tuple[C
     found = []
     if len(shrink):
         found = [
-            _direction(params, vector, reach * np.abs(factor @ vector), float(shrink.min()))
-            for vector in _simplest(vectors)
+            _direction(params, v, reach * np.abs(factor @ v), float(np.linalg.norm(shrink * (vectors.T @ v))))
+            for v in _simplest(vectors)
         ]
     named = {name for c in found for name in c.names}
-    return (*found, *_exchanges(params, data, named))
+    return (*found, *_exchanges(params, data, prior, named))
 
 
 def _simplest(vectors: np.ndarray) -> list[np.ndarray]:
@@ -172,8 +177,11 @@ def _listed(names: list[str]) -> str:
     return ", ".join(shown) + more
 
 
-def _exchanges(params: Params, data: np.ndarray, named: set[str]) -> list[Confounded]:
-    """Pairs that are each identified but hardly separated from each other, the closest ones; no scalar twice."""
+def _exchanges(params: Params, data: np.ndarray, prior: np.ndarray, named: set[str]) -> list[Confounded]:
+    """Pairs that are each identified but hardly separated from each other, the closest ones; no scalar twice.
+
+    What a pair shrank to is that of its widest direction.
+    """
     sd = np.sqrt(np.diag(data))
     correlation = data / np.outer(sd, sd)
     kinds, out, names, used = kinds_by_label(params), [], params.names, set(named)
@@ -185,7 +193,8 @@ def _exchanges(params: Params, data: np.ndarray, named: set[str]) -> list[Confou
         sign = "less" if correlation[i, j] > 0 else "more"
         words = f"more {names[j]} looks nearly like {sign} {names[i]} (correlation {correlation[i, j]:.3f})"
         do = experiment(params, (kinds[names[j]], kinds[names[i]]))
-        shrink = float(min(max(sd[i], sd[j]), LEARNT))
+        both = np.ix_([i, j], [i, j])
+        shrink = float(min(_directions(data[both], prior[both])[1][-1], LEARNT))
         out.append(Confounded(names=(names[j], names[i]), combination=words, experiment=do, shrink=shrink))
     return out[:PAIRS_SHOWN]
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.identify.fit import Fit
+from surefoot.identify.fit import Fit, Score
 from surefoot.identify.fit_table import LEARNT, misfit_lines, notes_of, rows_of, run_rows, score_rows
-from surefoot.identify.misfit import own_sizes
-from surefoot.identify.quantities import features
+from surefoot.identify.misfit import LEVEL, own_sizes
+from surefoot.identify.quantities import SUPPLY, features
 from surefoot.identify.residuals import Problem
 from surefoot.identify.solve import settle
 from surefoot.identify.windows import cut
@@ -19,6 +19,12 @@ from surefoot.sim import Sim
 TRACES = 6
 """Columns whose traces are shown, those with the largest residual over noise."""
 LAGS = 100
+GAIN = 0.1
+"""Share by which a fit must bring the replay nearer to the logs to be called good."""
+WORSE = 0.01
+"""Share by which the error of a column must grow to be called worse."""
+COLOURS = {"fitted": 0, "nominal": 1, "log": 6}
+"""One colour a name on the whole page; dots of the intervals have 0 and their diamonds 1."""
 
 
 def report(sim: Sim, logs: Sequence[Log], fit: Fit, *, held_out: Sequence[Log] | float = 0.25, **settings: Any) -> Page:
@@ -47,16 +53,7 @@ def _verdict(page: Page, fit: Fit) -> None:
     """One sentence on the errors, one on each thing that must not be overlooked."""
     judged = [s for s in fit.scores if s.windows == "held out"] or list(fit.scores)
     if judged:
-        before, after = (
-            np.sqrt(np.mean([getattr(s, k) ** 2 / max(s.floor, 1e-300) ** 2 for s in judged]))
-            for k in ("before", "after")
-        )
-        level = "good" if after < before else "warning"
-        page.callout(
-            level,
-            f"On {judged[0].windows} windows the replay is {after:.3g} noise floors away from the logs, "
-            f"with the nominal values {before:.3g}.",
-        )
+        page.callout(*verdict(judged))
     if fit.at_bound:
         page.callout(
             "warning", f"At a bound: {', '.join(fit.at_bound)}. Widen the bounds, or the model lacks something."
@@ -66,6 +63,38 @@ def _verdict(page: Page, fit: Fit) -> None:
     unknown = [c for c in fit.unidentified if c.shrink > LEARNT]
     if unknown:
         page.callout("warning", "Not identified: " + " ".join(f"{c.combination}." for c in unknown))
+
+
+def verdict(judged: Sequence[Score]) -> tuple[str, str]:
+    """Level and words of what a fit gained on the windows it is judged on.
+
+    It is good where the replay came nearer by GAIN, or as near as the sensors can tell, and no column got worse; a warning where it
+    is no nearer; between the two it is only noted.
+    """
+    before, after = (
+        float(np.sqrt(np.mean([getattr(s, k) ** 2 / max(s.floor, 1e-300) ** 2 for s in judged])))
+        for k in ("before", "after")
+    )
+    worse = [s for s in judged if s.after > (1 + WORSE) * s.before and s.after > LEVEL * s.floor]
+    gain = 1 - after / max(before, 1e-300)
+    words = (
+        f"On {judged[0].windows} windows the replay is {after:.3g} noise floors away from the logs, with the nominal values "
+        f"{before:.3g}"
+    )
+    if after <= LEVEL:
+        level, words = "good", f"{words}: as near as the sensors can tell."
+    elif after >= before:
+        level, words = "warning", f"{words}: no nearer."
+    else:
+        little = gain < GAIN
+        much = f", which is little: a fit is called good from {100 * GAIN:g} % on" if little else ""
+        level, words = "note" if little else "good", f"{words}: {100 * gain:.2g} % nearer{much}."
+    if worse:
+        names = [f"{s.channel} of {s.column}" for s in worse]
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        level = "note" if level == "good" else level
+        words += f" Worse than with the nominal values: {', '.join(names[:4])}{more}."
+    return level, words
 
 
 def _values(page: Page, fit: Fit) -> None:
@@ -79,7 +108,8 @@ def _values(page: Page, fit: Fit) -> None:
     page.intervals(
         "90 % intervals between the bounds",
         [(name, at[i], min(ends[i, 0], at[i]), max(ends[i, 1], at[i])) for i, name in enumerate(fit.names)],
-        "position between the bounds (0 low, 1 high); the diamond is nominal",
+        "position between the bounds (0 low, 1 high)",
+        words=("fitted", "nominal"),
         reference={name: float(nominal[i]) for i, name in enumerate(fit.names)},
     )
     if fit.runs:
@@ -119,8 +149,8 @@ def _traces(page: Page, problem: Problem, fit: Fit) -> None:
         channel, column, unit = rollouts.labels[i]
         here = rollouts.column == i
         x, order = _axis(problem, here)
-        series = {"log": _joined(rollouts.y[:, here], order)}
-        series |= {name: _joined(y[:, here], order) for name, y in parts.items()}
+        drawn = {"nominal": parts["nominal"], "log": rollouts.y, "fitted": parts["fitted"]}
+        series = {name: _joined(y[:, here], order) for name, y in drawn.items()}
         page.lines(
             f"{channel} of {column}",
             x,
@@ -128,11 +158,12 @@ def _traces(page: Page, problem: Problem, fit: Fit) -> None:
             "time, windows one after the other [s]",
             f"{channel} [{unit}]",
             dashed=("nominal",),
+            colours=COLOURS,
         )
-        gaps = {name: series["log"] - series[name] for name in parts}
+        gaps = {name: series["log"] - series[name] for name in ("nominal", "fitted")}
         page.lines(
             f"{channel} of {column}: log minus replay", x, gaps, "time, windows one after the other [s]", f"{channel} [{unit}]",
-            dashed=("nominal",), height=220,
+            dashed=("nominal",), colours={name: COLOURS[name] for name in gaps}, height=220,
         )  # fmt: skip
 
 
@@ -164,14 +195,15 @@ def _residuals(page: Page, problem: Problem, fit: Fit) -> None:
         here, sigma = rollouts.column == i, problem.sigma[i]
         part, seen = r[:, here] * sigma, rollouts.seen[problem.rows][:, here]
         t = rollouts.t[problem.rows][:, here]
+        labels = _labels(problem, column)
         with page.columns(2):
             for kind, x in features(problem, s, int(i), t).items():
                 ok = seen & np.isfinite(x)
-                if kind in ("speed", "position", "load", "voltage", "temperature") and ok.any():
+                if kind in labels and ok.any():
                     page.scatter(
                         f"{column}: residual over {kind}",
                         {"residual": (x[ok], part[ok])},
-                        kind,
+                        labels[kind],
                         f"residual [{unit}]",
                         height=240,
                     )
@@ -179,6 +211,33 @@ def _residuals(page: Page, problem: Problem, fit: Fit) -> None:
                 f"{column}: autocorrelation of the residual", *_autocorrelation(part, t), "lag [s]", "autocorrelation",
                 note="white noise would fall to zero after the first sample",
             )  # fmt: skip
+
+
+def _labels(problem: Problem, column: str) -> dict[str, str]:
+    """Axis labels with units of the features that are shown, as the logs have them."""
+    logs, command = problem.windows.logs, problem.sim.command_channel
+    shared = [name for name in sorted(c.name for c in logs[0]) if all(name in log for log in logs)]
+
+    def unit(name: str) -> str:
+        channel = logs[0][name]
+        return channel.units[channel.columns.index(column) if column in channel.columns else 0]
+
+    out = {}
+    for name in shared:
+        kind = "voltage" if name in SUPPLY else "temperature" if "temperature" in name else ""
+        if kind:
+            out.setdefault(kind, f"{name} [{unit(name)}]")
+    if "joint_pos" in shared:
+        out |= {
+            "position": f"position [{unit('joint_pos')}]",
+            "speed": f"absolute speed [{unit('joint_pos')}/s]",
+        }
+    if all("joint_torque" in log and column in log["joint_torque"].columns for log in logs):
+        out["load"] = f"load: measured joint_torque [{unit('joint_torque')}]"
+    elif command in shared:
+        pulled = "target minus position" if command == "joint_pos_target" else command
+        out["load"] = f"load: {pulled} [{unit(command)}]"
+    return out
 
 
 def _autocorrelation(r: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -42,10 +42,14 @@ function ticksOf(low, high, count, log) {
       found.push([10 ** p, p >= -3 && p <= 4 ? String(Number((10 ** p).toPrecision(1))) : minus(`1e${p}`)]);
     if (found.length > 1) return found;
   }
-  const step = niceStep(high - low, count), found = [];
-  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  // One tick alone would tell no scale: the step is made finer until three lie inside.
+  const inside = by => Math.floor(high / by + 1e-6) - Math.ceil(low / by - 1e-6) + 1;
+  let step = niceStep(high - low, count);
+  for (let more = count; more <= 9 && inside(step) < 3; more++) step = niceStep(high - low, more);
+  const found = [], decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const big = Math.max(Math.abs(low), Math.abs(high));
-  const word = v => big >= 1e6 || decimals > 4 ? show(v, 4) : minus(v.toFixed(decimals));
+  const digits = Math.max(4, Math.floor(Math.log10(big)) - Math.floor(Math.log10(step) + 1e-9) + 2);
+  const word = v => (big >= 1e6 && digits <= 6) || decimals > 4 ? show(v, digits) : minus(v.toFixed(decimals));
   for (let k = Math.ceil(low / step - 1e-6); k * step <= high + step * 1e-6; k++) found.push([k * step, word(k * step || 0)]);
   return found;
 }
@@ -71,6 +75,7 @@ function html(parent, name, className, text) {
   return node;
 }
 const colour = index => `var(--c${index % 8})`;
+const tone = (series, index) => series.colour ?? index;
 const dash = (series, index) => series.dashed ? "6 4" : DASHES[Math.floor(index / 8) % DASHES.length];
 const wide = text => text.length * 6.9;
 

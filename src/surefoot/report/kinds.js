@@ -4,7 +4,7 @@ function linesPlot(spec, box) {
     low: s.low && unpack(s.low), high: s.high && unpack(s.high), bandX: s.band_x && unpack(s.band_x) }));
   if (spec.ylog) for (const s of series) for (const a of [s.y, s.low, s.high]) if (a) a.forEach((v, i) => { if (!(v > 0)) a[i] = NaN; });
   const hidden = new Set();
-  const sample = (svg, s, i) => add(svg, "path", { class: "line", d: "M1 5H21", stroke: colour(i), "stroke-dasharray": dash(s, i) });
+  const sample = (svg, s, i) => add(svg, "path", { class: "line", d: "M1 5H21", stroke: colour(tone(s, i)), "stroke-dasharray": dash(s, tone(s, i)) });
   legend(box, series, hidden, () => draw(), sample);
   const holder = html(box, "div", "canvas"), tip = tooltip(holder);
   function draw() {
@@ -24,16 +24,16 @@ function linesPlot(spec, box) {
     for (const [s, i] of seen) if (s.low) {
       const keep = [...s.bandX.keys()].filter(k => Number.isFinite(s.low[k]) && Number.isFinite(s.high[k]));
       const edge = (side, ks) => ks.map(k => `${f.x(s.bandX[k]).toFixed(1)} ${f.y(side[k]).toFixed(1)}`).join("L");
-      if (keep.length) add(f.marks, "path", { d: `M${edge(s.high, keep)}L${edge(s.low, keep.slice().reverse())}Z`, fill: colour(i), opacity: 0.18 });
+      if (keep.length) add(f.marks, "path", { d: `M${edge(s.high, keep)}L${edge(s.low, keep.slice().reverse())}Z`, fill: colour(tone(s, i)), opacity: 0.18 });
     }
     for (const [s, i] of seen)
-      add(f.marks, "path", { class: "line", d: pathOf(s.x, s.y, f.x, f.y, s.step), stroke: colour(i), "stroke-dasharray": dash(s, i) });
+      add(f.marks, "path", { class: "line", d: pathOf(s.x, s.y, f.x, f.y, s.step), stroke: colour(tone(s, i)), "stroke-dasharray": dash(s, tone(s, i)) });
     hover(svg, f, seen, width);
   }
   function hover(svg, f, seen, width) {
     const over = add(svg, "g", { visibility: "hidden" });
     const cursor = add(over, "line", { class: "cursor", y1: f.top, y2: f.bottom });
-    const dots = seen.map(([, i]) => add(over, "circle", { class: "halo", r: 4, fill: colour(i) }));
+    const dots = seen.map(([s, i]) => add(over, "circle", { class: "halo", r: 4, fill: colour(tone(s, i)) }));
     const [, name, unit] = (spec.xlabel ?? "").match(/^([^[]*?)\s*(?:\[(.*)\])?$/) ?? ["", "", ""];
     svg.addEventListener("pointermove", event => {
       const rect = svg.getBoundingClientRect(), px = (event.clientX - rect.left) * width / rect.width;
@@ -47,7 +47,7 @@ function linesPlot(spec, box) {
         dots[k].setAttribute("visibility", Number.isFinite(v) ? "inherit" : "hidden");
         if (Number.isFinite(v)) { dots[k].setAttribute("cx", f.x(s.step ? at : s.x[n])); dots[k].setAttribute("cy", f.y(v)); }
         const both = [v, s.y[twin]].sort((a, b) => a - b).map(u => show(u));
-        rows.push([colour(i), s.label, both[0] === both[1] || !Number.isFinite(s.y[twin]) ? show(v) : `${both[0]} \u2026 ${both[1]}`]);
+        rows.push([colour(tone(s, i)), s.label, both[0] === both[1] || !Number.isFinite(s.y[twin]) ? show(v) : `${both[0]} \u2026 ${both[1]}`]);
       });
       cursor.setAttribute("x1", f.x(at)); cursor.setAttribute("x2", f.x(at));
       over.setAttribute("visibility", "visible");
@@ -160,8 +160,8 @@ function intervalsPlot(spec, box) {
       add(add(entry, "svg", { viewBox: "0 0 22 12", "aria-hidden": "true" }), "path", { d, fill: "none", stroke: paint, "stroke-width": 2 });
       html(entry, "span", "", words);
     };
-    key("M1 6H21M1 2v8M21 2v8M11 3v6M8 6h6M9 4l4 4M13 4l-4 4", colour(0), "estimate");
-    key("M11 1l5 5l-5 5l-5 -5z", colour(1), "reference");
+    key("M1 6H21M1 2v8M21 2v8M11 3v6M8 6h6M9 4l4 4M13 4l-4 4", colour(0), spec.words[0]);
+    key("M11 1l5 5l-5 5l-5 -5z", colour(1), spec.words[1]);
   }
   const holder = html(box, "div", "canvas"), tip = tooltip(holder), each = 28;
   return () => {
@@ -178,8 +178,8 @@ function intervalsPlot(spec, box) {
       if (r.note) add(f.svg, "text", { x: f.right + 12, y: y + 4 }, r.note);
     });
     rowsHover(f, tip, spec.rows.length, each, k => {
-      const r = spec.rows[k], rows = [[colour(0), "value", show(r.value ?? NaN)], ["", "interval", between(r.low, r.high)]];
-      return [r.label, r.reference === null ? rows : [...rows, [colour(1), "reference", show(r.reference)]]];
+      const r = spec.rows[k], rows = [[colour(0), spec.words[0], show(r.value ?? NaN)], ["", "interval", between(r.low, r.high)]];
+      return [r.label, r.reference === null ? rows : [...rows, [colour(1), spec.words[1], show(r.reference)]]];
     });
   };
 }

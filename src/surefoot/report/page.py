@@ -96,6 +96,7 @@ class Page:
         steps: Sequence[str] = (),
         marks: Mapping[str, float] | None = None,
         ylog: bool = False,
+        colours: Mapping[str, int] | None = None,
         height: int = 280,
         note: str = "",
     ) -> None:
@@ -112,10 +113,14 @@ class Page:
             steps: labels drawn as stairs: each value holds until the next.
             marks: label -> x of vertical lines, for events.
             ylog: logarithmic y axis.
+            colours: label -> number of its colour, 0 to 7, for a name that returns in other plots; the others have that of
+                their place.
             height: of the plot [px].
             note: a sentence below the plot.
         """
-        spec = plots.lines(x, series, bands=bands or {}, dashed=dashed, steps=steps, marks=marks or {}, ylog=ylog)
+        spec = plots.lines(
+            x, series, bands=bands or {}, dashed=dashed, steps=steps, marks=marks or {}, ylog=ylog, colours=colours
+        )
         self._plot(title, {**spec, "xlabel": xlabel, "ylabel": ylabel, "height": height}, note)
 
     def bars(
@@ -139,6 +144,7 @@ class Page:
         *,
         reference: Mapping[str, float] | None = None,
         notes: Mapping[str, str] | None = None,
+        words: tuple[str, str] = ("estimate", "reference"),
         zero: bool = False,
         note: str = "",
     ) -> None:
@@ -150,10 +156,11 @@ class Page:
             xlabel: axis label with its unit.
             reference: label -> the value to compare with, drawn as a diamond.
             notes: label -> a few words at the end of the row.
+            words: what the legend calls the dots and the diamonds.
             zero: draw a line at 0.
             note: a sentence below the plot.
         """
-        spec = plots.intervals(rows, reference or {}, notes or {})
+        spec = plots.intervals(rows, reference or {}, notes or {}, words)
         self._plot(title, {**spec, "xlabel": xlabel, "zero": zero}, note)
 
     def scatter(

@@ -12,6 +12,8 @@ from surefoot.report.series import pack, thin, thin_points, vector
 
 SEQUENTIAL = ("#fdf6e3", "#f7d38c", "#ee9b52", "#cf5a48", "#8d2f5b", "#451a5b", "#170b2e")
 DIVERGING = ("#0b4a80", "#3d87bd", "#a3cbe3", "#f6f6f4", "#f2b997", "#d16b3a", "#85300b")
+COLOURS = 8
+"""Colours of the page's style, --c0 to --c7."""
 WIDEST = 1500
 """Cells along one side of a heat map before it is thinned."""
 
@@ -25,25 +27,32 @@ def lines(
     steps: Sequence[str],
     marks: Mapping[str, float],
     ylog: bool,
+    colours: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Lines over x; each of `series` is y, or (x, y) with its own x."""
     if not series:
         raise InputError("a plot of lines needs at least one series")
-    for name in (*bands, *dashed, *steps):
+    colours = colours or {}
+    for name in (*bands, *dashed, *steps, *colours):
         choose(name, series, "a series of this plot")
+    for name, number in colours.items():
+        if number not in range(COLOURS):
+            raise InputError(f"the colour of {name!r} is {number!r}, and colours are numbered 0 to {COLOURS - 1}")
     drawn, spans = [], []
     for name, values in series.items():
         own = isinstance(values, tuple) and len(values) == 2 and np.ndim(values[0]) == 1
         xs, y = _pair(values[0], values[1], name) if own else _pair(x, values, name)
         spans += [xs[0], xs[-1]]
         thin_x, thin_y = thin(xs, y)
-        entry = {"label": name, "x": pack(thin_x), "y": pack(thin_y, log=ylog), "thinned": thin_x.size != xs.size}
+        entry = {"label": name, "x": pack(thin_x), "y": pack(thin_y, log=ylog), "thinned": thin_x is not xs}
         if name in bands:
             low, high = (_pair(xs, side, f"band of {name}")[1] for side in bands[name])
+            low, high = (np.where(np.isnan(low) | np.isnan(high), np.nan, side) for side in (low, high))
             band_x, low = _edge(xs, low, np.minimum)
             _, high = _edge(xs, high, np.maximum)
             entry |= {"band_x": pack(band_x), "low": pack(low, log=ylog), "high": pack(high, log=ylog)}
-        drawn.append({**entry, "dashed": name in dashed, "step": name in steps})
+        own_colour = {"colour": colours[name]} if name in colours else {}
+        drawn.append({**entry, **own_colour, "dashed": name in dashed, "step": name in steps})
     return {
         "kind": "lines",
         "series": drawn,
@@ -66,7 +75,7 @@ def _pair(x: Any, y: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
 def _edge(x: np.ndarray, y: np.ndarray, extreme: Any) -> tuple[np.ndarray, np.ndarray]:
     """One edge of a band with its x, one value per bin."""
     thin_x, thin_y = thin(x, y)
-    if thin_x.size == x.size:
+    if thin_x is x:
         return x, y
     return thin_x[::2], extreme(thin_y[::2], thin_y[1::2])
 
@@ -98,9 +107,12 @@ def _floats(array: np.ndarray) -> list[float | None]:
 
 
 def intervals(
-    rows: Sequence[Sequence[Any]], reference: Mapping[str, float], notes: Mapping[str, str]
+    rows: Sequence[Sequence[Any]],
+    reference: Mapping[str, float],
+    notes: Mapping[str, str],
+    words: tuple[str, str] = ("estimate", "reference"),
 ) -> dict[str, Any]:
-    """Dots with whiskers: rows of (label, value, low, high); `reference` is a truth to compare with."""
+    """Dots with whiskers: rows of (label, value, low, high); `reference` is a truth to compare with; `words` call both."""
     if not rows:
         raise InputError("a plot of intervals needs at least one row (label, value, low, high)")
     labels = [str(row[0]) for row in rows]
@@ -116,7 +128,7 @@ def intervals(
         name = str(row[0])
         point = {"label": name, "value": _floats(np.array([value]))[0], "low": float(low), "high": float(high)}
         drawn.append({**point, "reference": reference.get(name), "note": notes.get(name, "")})
-    return {"kind": "intervals", "rows": drawn}
+    return {"kind": "intervals", "rows": drawn, "words": list(words)}
 
 
 def scatter(series: Mapping[str, tuple[Any, Any]], *, diagonal: bool) -> dict[str, Any]:

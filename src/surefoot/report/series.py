@@ -39,12 +39,17 @@ def thin(x: np.ndarray, y: np.ndarray, bins: int = BINS) -> tuple[np.ndarray, np
     """Two points per bin of x, its smallest and its largest y in the order in which they came.
 
     Every column of pixels then shows the same extent as the full series: no spike is lost. A series of up to
-    two points per bin is returned as it is. NaN is left out unless a bin holds nothing else.
+    two points per bin is returned as it is. A bin that holds a gap is parted at it (at the last one, if there are
+    several): two points before, two NaN, two points after, so that no line is drawn across.
     """
     if x.size <= 2 * bins or x[-1] == x[0]:
         return x, y
     place = np.minimum(((x - x[0]) / (x[-1] - x[0]) * bins).astype(int), bins - 1)
-    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    gap = np.isnan(y)
+    last = np.full(bins, -1)
+    last[place[gap]] = np.flatnonzero(gap)  # Of places that repeat, the last assignment holds.
+    side = np.where(last[place] < 0, 0, np.sign(np.arange(y.size) - last[place]))
+    starts = np.flatnonzero((np.diff(place, prepend=-1) != 0) | (np.diff(side, prepend=0) != 0))
     low, high = np.fmin.reduceat(y, starts), np.fmax.reduceat(y, starts)
     counts = np.diff(starts, append=y.size)
     where = np.arange(y.size)
@@ -52,9 +57,15 @@ def thin(x: np.ndarray, y: np.ndarray, bins: int = BINS) -> tuple[np.ndarray, np
     first_high = np.minimum.reduceat(np.where(y == np.repeat(high, counts), where, y.size), starts)
     rising = first_low <= first_high
     width = (x[-1] - x[0]) / bins
-    left = x[0] + place[starts] * width
-    thin_x = np.stack([left + 0.25 * width, left + 0.75 * width], axis=1).ravel()
-    thin_y = np.stack([np.where(rising, low, high), np.where(rising, high, low)], axis=1).ravel()
+    bin_of = place[starts]
+    again = np.isnan(low) & np.isnan(np.roll(low, 1)) & (np.diff(bin_of, prepend=-1) == 0)
+    keep = np.flatnonzero(~again)
+    bin_of = bin_of[keep]
+    parts = np.bincount(bin_of, minlength=bins)[bin_of]
+    part = np.arange(bin_of.size) - np.searchsorted(bin_of, bin_of)
+    left, room = x[0] + (bin_of + part / parts) * width, width / parts
+    thin_x = np.stack([left + 0.25 * room, left + 0.75 * room], axis=1).ravel()
+    thin_y = np.stack([np.where(rising, low, high)[keep], np.where(rising, high, low)[keep]], axis=1).ravel()
     return thin_x, thin_y
 
 
