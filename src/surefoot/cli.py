@@ -236,8 +236,8 @@ def run(words: Sequence[str]) -> int:
     except OSError as error:
         tell(f"surefoot: {error.filename or 'the system'}: {error.strerror or error}")
         return 2
-    except KeyboardInterrupt:
-        tell("surefoot: interrupted")
+    except KeyboardInterrupt as stop:
+        tell(f"surefoot: interrupted{f': {stop}' if str(stop) else ''}")
         return 130
     except SystemExit as stop:  # tyro's own: 0 after --help, 2 after a mistake in the arguments
         return stop.code if isinstance(stop.code, int) else 2

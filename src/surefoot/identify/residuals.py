@@ -26,6 +26,7 @@ from surefoot.identify.windows import Windows
 from surefoot.logs import Log
 from surefoot.params import E, Params, Prior
 from surefoot.sim import Sim
+from surefoot.sim.gap import step_of
 from surefoot.sim.sensors import CHANNELS
 
 STEPS = {"fine": (1e-6, 1e-4), "coarse": (1e-3, 0.1), "rough": (1e-2, 0.3)}
@@ -417,8 +418,11 @@ def stated_in(
 
 
 def floor_of(values: list[np.ndarray]) -> float:
-    """Noise floor of a column over its logs: the least that differences of several orders see, which smooth motion leaves."""
-    found = []
+    """Noise floor of a column over its logs: the least that differences of several orders see, which smooth motion leaves.
+
+    Readings in steps are never better than a step's rounding, however often they repeat: differences of a slow motion are mostly zero.
+    """
+    found, steps = [], max((step_of(y) for y in values), default=0.0)
     for y in values:
         y = y[np.isfinite(y)]
         for order in ORDERS:
@@ -427,4 +431,4 @@ def floor_of(values: list[np.ndarray]) -> float:
                 gain = np.sqrt(float(comb(2 * order, order)))  # white noise grows by this in differences of that order
                 found.append(1.4826 * float(np.median(np.abs(change - np.median(change)))) / gain)
     spread = float(np.mean([np.nanstd(y) for y in values]))
-    return max(min((f for f in found if f > 0), default=0.0), 1e-6 * spread, 1e-12)
+    return max(min((f for f in found if f > 0), default=0.0), steps / np.sqrt(12), 1e-6 * spread, 1e-12)

@@ -17,6 +17,7 @@ import numpy as np
 from surefoot.errors import InputError
 from surefoot.logs import Channel, Log
 from surefoot.logs.allan import allan_deviation
+from surefoot.sim.gap import step_of
 
 STILL = 0.5
 """[s] Window in which rest is judged."""
@@ -185,19 +186,7 @@ def _moving_std(y: np.ndarray, n: int) -> np.ndarray:
 
 def step_sizes(c: Channel) -> np.ndarray:
     """Smallest step between values of each column that most steps are whole multiples of, (k,); 0: none."""
-    out = np.zeros(len(c.columns))
-    for i, column in enumerate(c.values.T):
-        column = column[np.isfinite(column)]
-        values = np.unique(column)
-        gaps = np.diff(values)
-        gaps = gaps[gaps > 1e-12 * max(np.abs(values).max(initial=0.0), 1e-300)]
-        if not len(gaps) or len(values) > 0.5 * len(column):
-            continue
-        step = float(np.quantile(gaps, 0.05))
-        whole = gaps / step
-        if np.median(np.abs(whole - np.round(whole))) < 0.05:
-            out[i] = step
-    return out
+    return np.array([step_of(column) for column in c.values.T])
 
 
 def noise_at_rest(

@@ -20,6 +20,7 @@ from surefoot.learn import checkpoint, distributed_run
 from surefoot.learn.clock import Clock
 from surefoot.learn.distributed import Alone
 from surefoot.learn.episodes import Episodes
+from surefoot.learn.interrupt import held_back
 from surefoot.learn.journal import Journal
 from surefoot.learn.learner import Learner
 from surefoot.learn.mirror import Mirror
@@ -326,32 +327,42 @@ class _Training:
         if self.updates == 0 and self.ppo.warmup:
             self._warm(progress)
         saved, began, base = time.monotonic(), self.clock.training, self.steps
-        while self.steps < steps and not self.stopped:
-            self._roll_out(progress)
-            record = self._learn(progress, threads)
-            record["steps_per_second"] = (self.steps - base) / max(self.clock.training - began, 1e-9)
-            last = self.steps >= steps
-            if evaluate is not None and (last or self.steps - self.evaluated >= every):
-                with self.clock.apart():
-                    if self.group.first:
-                        frozen = Policy.from_arrays(self.learner.policy.to_arrays())
-                        self.latest = {f"evaluate/{name}": float(x) for name, x in evaluate(frozen).items()}
-                    self.group.wait()
-                self.evaluated = self.steps
-                record |= self.latest
-            enough = self.group.first and stop is not None and stop(self.latest | record)
-            enough, due = self.group.tell([enough, time.monotonic() - saved >= save_every])
-            if enough:
-                self.stopped = "stop"
-            if self.journal is not None:
-                self.journal.write(record)
-            progress.tell(record, always=last or bool(self.stopped))
-            if due and not self.stopped:
-                self.save()
-                saved = time.monotonic()
-            self.clock.lap("rest")
+        with held_back() as interrupted:
+            while self.steps < steps and not self.stopped:
+                self._roll_out(progress)
+                record = self._learn(progress, threads)
+                record["steps_per_second"] = (self.steps - base) / max(self.clock.training - began, 1e-9)
+                last = self.steps >= steps
+                if evaluate is not None and not interrupted() and (last or self.steps - self.evaluated >= every):
+                    self._judge(evaluate)
+                    record |= self.latest
+                enough = self.group.first and stop is not None and stop(self.latest | record)
+                due = time.monotonic() - saved >= save_every
+                enough, due, ends = self.group.tell([enough, due, interrupted()])
+                if enough:
+                    self.stopped = "stop"
+                if self.journal is not None:
+                    self.journal.write(record)
+                progress.tell(record, always=bool(last or self.stopped or ends))
+                if (due or ends) and not self.stopped:
+                    self.save()
+                    saved = time.monotonic()
+                self.clock.lap("rest")
+                if ends and not self.stopped and not last:
+                    raise KeyboardInterrupt(
+                        f"{self.steps:,} transitions are kept in {self.folder}: the same command goes on"
+                    )
         self.stopped = self.stopped or "steps"
         self.save()
+
+    def _judge(self, evaluate: Evaluate) -> None:
+        """Show a frozen copy of the policy to `evaluate`; its time is not training time."""
+        with self.clock.apart():
+            if self.group.first:
+                frozen = Policy.from_arrays(self.learner.policy.to_arrays())
+                self.latest = {f"evaluate/{name}": float(x) for name, x in evaluate(frozen).items()}
+            self.group.wait()
+        self.evaluated = self.steps
 
     def _roll_out(self, progress: Progress) -> None:
         """`horizon` steps of every world into the rollout."""

@@ -26,6 +26,8 @@ from surefoot.loop.truth import open_truth
 Say = Callable[[str], None]
 ENTER = "from surefoot.loop.aside import main; raise SystemExit(main())"
 """What the process runs."""
+SAYS = "says: "
+"""Before every line that is meant for people."""
 PATIENCE = 20.0
 """[s] that an interrupted process has to write what it knows."""
 
@@ -50,6 +52,7 @@ class Aside:
         self._process = subprocess.Popen(
             [sys.executable, "-c", ENTER],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
+            start_new_session=True,  # A terminal's Ctrl-C is for the loop, which stops what it began.
         )  # fmt: skip
         assert self._process.stdin is not None
         self._process.stdin.write(given + "\n")
@@ -61,8 +64,8 @@ class Aside:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._last.append(line.rstrip())
-            if line.startswith("  "):
-                self.say(line.strip())
+            if line.startswith(SAYS):
+                self.say(line.removeprefix(SAYS).strip())
 
     def wait(self) -> None:
         """Until it is made; what went wrong there goes wrong here."""
@@ -145,7 +148,7 @@ def main() -> int:
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
     def say(line: str) -> None:
-        print(f"  {line}", flush=True)
+        print(f"{SAYS}{line}", flush=True)
 
     try:
         loop = replace(loop_from(given["loop"]), threads=1)

@@ -41,7 +41,7 @@ def gaps(replay: Replay, world: int = 0) -> list[Gap]:
                     rms=rms,
                     worst=worst,
                     bias=bias,
-                    floor=noise_floor(y),
+                    floor=max(noise_floor(y), step_of(y) / np.sqrt(12)),
                     missing=missing,
                 )
             )
@@ -72,3 +72,16 @@ def noise_floor(y: np.ndarray) -> float:
         return float("nan")
     d = np.diff(y, 3)
     return float(1.4826 * np.median(np.abs(d - np.median(d))) / np.sqrt(20))
+
+
+def step_of(y: np.ndarray) -> float:
+    """Smallest step between values of y (T,) that most steps are whole multiples of; 0 where readings hardly ever repeat."""
+    y = y[np.isfinite(y)]
+    values = np.unique(y)
+    gaps = np.diff(values)
+    gaps = gaps[gaps > 1e-12 * max(np.abs(values).max(initial=0.0), 1e-300)]
+    if not len(gaps) or len(values) > 0.5 * len(y):
+        return 0.0
+    step = float(np.quantile(gaps, 0.05))
+    whole = gaps / step
+    return step if np.median(np.abs(whole - np.round(whole))) < 0.05 else 0.0
