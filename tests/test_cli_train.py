@@ -120,6 +120,8 @@ def test_a_fit_is_what_e_is_drawn_from_and_the_rest_is_the_robots_own(taught, tm
         == 2
     )
     assert "leave out one of the two" in capsys.readouterr().err
+    assert cli.run(["train", "go2", "--run", str(tmp_path / "run"), "--every", "0"]) == 2
+    assert "--every must be at least 1" in capsys.readouterr().err
 
 
 def test_worlds_draw_what_a_belief_does_not_hold_as_the_robot_file_has_it():

@@ -129,10 +129,13 @@ def test_a_run_begun_before_a_setting_existed_is_resumed(tmp_path):
 
 def test_resuming_under_other_settings_is_refused_and_resume_false_begins_anew(tmp_path):
     train(PointMass(16), SMALL, run=tmp_path, steps=2 * STEPS, say=quiet)
-    with pytest.raises(InputError, match=r"seed = 0, but 1 was given: choose another folder, or resume=False"):
+    with pytest.raises(InputError, match=r"seed = 0, but 1 was given: choose another folder"):
         train(PointMass(16), SMALL, run=tmp_path, steps=2 * STEPS, seed=1, say=quiet)
     with pytest.raises(InputError, match=r"ppo.gamma = 0.99, but 0.9 was given"):
         train(PointMass(16), PPO.from_dict({**SMALL.to_dict(), "gamma": 0.9}), run=tmp_path, steps=9, say=quiet)
+    train(PointMass(16), SMALL, run=tmp_path / "go2", steps=STEPS, about={"robot": "go2"}, say=quiet)
+    with pytest.raises(InputError, match="holds a run of robot 'go2', but 'qube' was given"):
+        train(PointMass(16), SMALL, run=tmp_path / "go2", steps=STEPS, seed=1, about={"robot": "qube"}, say=quiet)
     run = train(PointMass(16), SMALL, run=tmp_path, steps=2 * STEPS, seed=1, resume=False, say=quiet)
     assert run.config["seed"] == 1
     assert len(run.history()) == 1

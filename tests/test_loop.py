@@ -28,6 +28,7 @@ from surefoot.loop import (
 from surefoot.loop.choice import kept_by, off_asked
 from surefoot.loop.judging import Trial, distinct, ended_words, swung_up, walked
 from surefoot.loop.ladder import Step, drawn, page_of, shown
+from surefoot.loop.on_robot import runs_of
 from surefoot.loop.training import Best, belief_of
 from surefoot.loop.truth import held_text, true_e
 from surefoot.robots import load
@@ -258,12 +259,12 @@ def test_repeated_runs_count_once_and_early_ends_are_told():
 def test_robot_time_that_is_not_there_is_refused_before_it_is_used(tmp_path):
     from surefoot.loop import play_motion
 
-    with pytest.raises(InputError, match="explore for at most 18 s"):
+    with pytest.raises(InputError, match="explore for at most 12 s"):
         loop_of("qube", TWIN, explore=500.0)
-    loop, folder = loop_of("qube", TWIN, explore=17.0), Folder(tmp_path)
+    loop, folder = loop_of("qube", TWIN, explore=11.0), Folder(tmp_path)
     on_robot(folder, "randomized", loop.kit.seconds)
     folder.step("design", {}, lambda _again: {})
-    with pytest.raises(InputError, match=r"7\.0 robot seconds were used and the runs ahead take 25\.0 more"):
+    with pytest.raises(InputError, match=r"7\.0 robot seconds were used and the runs ahead take 26\.0 more"):
         play_motion(loop, folder)
 
 
@@ -372,21 +373,26 @@ def test_given_realities_are_sorted_by_what_the_params_hold_and_bad_ones_are_ref
 # -------------------------------------------------------------------- which policy is kept
 
 
-def on_robot(folder: Folder, name: str, seconds: float, ended: str = "finished") -> None:
-    """A run on the robot as `deploy_rung` leaves it."""
-    said = {
-        "log": f"robot/{name}.mcap",
-        "robot_seconds": seconds + 1.0,
-        "outcome": {"ended": ended, "seconds": seconds},
-    }
-    folder.step(f"deploy {name}", {"seconds": seconds, "ended": ended}, lambda _again: said)
+def on_robot(folder: Folder, name: str, seconds: float, ended: str = "finished", second: float | None = None) -> None:
+    """The runs on the robot of a rung as `deploy_rung` leaves them; `second`: how long the later ones lasted, if otherwise."""
+    rung = next(rung for rung in RUNGS if rung.name == name)
+    for k, step in enumerate(runs_of(rung)):
+        lasted = seconds if not k or second is None else second
+        said = {
+            "log": f"robot/{name}{f'-{k + 1}' if k else ''}.mcap",
+            "robot_seconds": lasted + 1.0,
+            "outcome": {"ended": ended, "seconds": lasted},
+        }
+        folder.step(step, {"seconds": lasted, "ended": ended}, lambda _again, said=said: said)
 
 
-@pytest.mark.parametrize(("seconds", "kept"), [(2.0, "randomized"), (9.0, "identified"), (8.9, "identified")])
-def test_a_walk_that_was_stopped_sooner_is_not_kept(tmp_path, seconds, kept, monkeypatch):
+@pytest.mark.parametrize(("seconds", "second", "kept"), [
+    (2.0, 2.0, "randomized"), (9.0, 9.0, "identified"), (8.9, 8.9, "identified"), (9.0, 4.0, "randomized"),
+])  # fmt: skip
+def test_a_walk_that_was_stopped_sooner_is_not_kept(tmp_path, seconds, second, kept, monkeypatch):
     loop, folder = loop_of("go2", "twin:go2/01-nominal"), Folder(tmp_path)
     on_robot(folder, "randomized", 9.0)
-    on_robot(folder, "identified", seconds, "finished" if seconds == 9.0 else "stopped")
+    on_robot(folder, "identified", seconds, "finished" if seconds == 9.0 else "stopped", second)
     monkeypatch.setattr("surefoot.loop.choice.strayed", lambda *_about: ())
     found = choose_policy(loop, folder, loop.rung("identified"))
     assert found["kept"] == kept_by(folder, loop.rung("identified")) == kept
@@ -402,7 +408,7 @@ def test_a_walk_that_was_stopped_sooner_is_not_kept(tmp_path, seconds, kept, mon
     assert set(asked) == {kept}
     step = ladder_of(loop, folder)["identified"]
     assert step.note == found["note"]
-    assert step.robot_seconds == seconds + 1.0
+    assert step.robot_seconds == seconds + second + 2.0
 
 
 def test_where_nothing_was_chosen_a_rung_stands_for_itself(tmp_path):
@@ -419,7 +425,7 @@ def test_a_swing_up_is_kept_by_what_its_encoder_says(tmp_path, monkeypatch, hang
 
     def played(path):
         """Upright from the first second on; the retrained one hangs again for a share of the second half."""
-        down = (t < 1.0) | ((path.stem == "identified") & (t > loop.kit.seconds * (1.0 - 0.5 * hangs)))
+        down = (t < 1.0) | (path.stem.startswith("identified") & (t > loop.kit.seconds * (1.0 - 0.5 * hangs)))
         values = np.stack([0.0 * t, np.where(down, 0.0, np.pi)], axis=1)
         return Log(channels=(Channel(name="joint_pos", unit="rad", t=t, values=values, columns=("arm", "pendulum")),))
 
@@ -442,7 +448,7 @@ def test_of_two_pendulums_that_stand_the_calmer_one_is_kept(tmp_path, monkeypatc
     t = np.linspace(0.0, loop.kit.seconds, 1201)
 
     def played(path):
-        retrained = path.stem == "identified"
+        retrained = path.stem.startswith("identified")
         size = (sway if retrained else 0.02) + luck * (-1.0) ** (t // 0.5) * (1.0 if retrained else -1.0)
         up = (3.05 - 4 * np.pi) if retrained else np.pi
         values = np.stack([0.0 * t, up + size * np.sign(np.sin(20 * np.pi * t + 0.1))], axis=1)

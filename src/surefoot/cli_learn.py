@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from surefoot.cli_words import File, Folder, RobotName, answer, plain, say, table, tell
+from surefoot.cli_words import Count, File, Folder, RobotName, answer, plain, say, table, tell
 from surefoot.errors import InputError, choose
 
 RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
@@ -17,9 +17,9 @@ def train(
     /,
     *,
     run: Path,
-    steps: int | None = None,
+    steps: Count = None,
     seed: int = 0,
-    every: int | None = None,
+    every: Count = None,
     until_passing: bool = True,
     task: str = "",
     rough: bool = False,
@@ -38,8 +38,8 @@ def train(
         steps: most transitions; the robot's own number when left out.
         seed: of starts, commands, noise, e and networks.
         every: transitions between two judgements; 200 000, or 500 steps of every world on a GPU.
-        until_passing: stop as soon as it walks (on rough ground: as soon as 75 % of the worlds survive, 90 % with a scan), or
-            nine of ten episodes succeed.
+        until_passing: whether to stop as soon as it walks (on rough ground: as soon as 75 % of the worlds survive, 90 % with a scan), or
+            nine of ten episodes succeed; without, it trains for all of its steps.
         task: where a robot has two: hover or track for crazyflie; its first one when left out.
         rough: on steps up to 8 cm and slopes up to 15 degrees, easy ground and small commands first.
         scan: on rough ground, let the policy see a height scan.
@@ -53,6 +53,8 @@ def train(
     """
     if (rough or scan) and (randomize != "own" or redraw or prior):
         raise InputError("rough ground has a schedule of its own: leave out --randomize, --redraw and --prior")
+    if every is not None and every < 1:
+        raise InputError(f"--every must be at least 1 transition between two judgements, got {every}")
     if prior and randomize == "none":
         raise InputError(
             f"--randomize none trains at the robot file's nominal e, which {prior} does not change: leave out one of the two"
@@ -111,7 +113,7 @@ def _belief(file: Path | None, sim: Any) -> Any:
     """p(e) of all Params: the robot file's, with what a file tells of some of them."""
     from surefoot.cli_recorded import belief_of
 
-    found = belief_of(file)
+    found = belief_of(file, sim.robot)
     return sim.params.prior() if found is None else found.over(sim.params)
 
 
@@ -223,7 +225,7 @@ def evaluate(
     runs: RunFolders,
     /,
     *,
-    worlds: int | None = None,
+    worlds: Count = None,
     seed: int = 1,
     grid: Grid = [],  # noqa: B006
     prior: File = None,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from surefoot.cli_words import answer, plain, tell
+from surefoot.cli_words import Count, Seconds, answer, plain, tell
 
 TwinName = Annotated[str, tyro.conf.arg(metavar="twin:NAME")]
 
@@ -17,10 +17,10 @@ def loop(
     out: Path,
     task: str = "",
     quick: bool = False,
-    steps: int | None = None,
-    more: int | None = None,
-    explore: float | None = None,
-    trials: int | None = None,
+    steps: Count = None,
+    more: Count = None,
+    explore: Seconds = None,
+    trials: Count = None,
     seed: int = 0,
     json: bool = False,
 ) -> int:

@@ -20,6 +20,7 @@ Target = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
 File = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 Mapping = Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")]
+Count = Annotated[int | None, tyro.conf.arg(metavar="COUNT")]
 Seconds = Annotated[float | None, tyro.conf.arg(metavar="SECONDS")]
 
 

@@ -43,7 +43,7 @@ def load(path: Path, group: Alone) -> tuple[dict[str, np.ndarray], dict[str, Any
     if ranks != group.size:
         raise InputError(
             f"{path.parent} holds a run of {ranks} processes, but {group.size} were started: "
-            f"start {ranks}, choose another folder, or resume=False to begin anew"
+            f"start {ranks}, choose another folder, or empty this one to begin anew"
         )
     if group.first:
         return arrays, about

@@ -80,9 +80,17 @@ def versions() -> dict[str, str]:
     }  # fmt: skip
 
 
+ANOTHER_FOLDER = "choose another folder, or empty this one to begin anew"
+"""What to do about a run that does not fit."""
+
+
 def check_same(earlier: Mapping[str, Any], config: Mapping[str, Any], folder: Path) -> None:
     """Refuse to resume a run under other settings than it was begun with; one begun before a setting existed has its default."""
     now = json.loads(json.dumps(config, default=str))
+    for name in ("robot", "task"):
+        was, given = ((c.get("about") or {}).get(name) for c in (earlier, now))
+        if was and given and was != given:
+            raise InputError(f"{folder} holds a run of {name} {was!r}, but {given!r} was given: {ANOTHER_FOLDER}")
     for name in IDENTITY:
         was, given = earlier.get(name), now.get(name)
         if name == "ppo" and isinstance(was, dict):
@@ -92,7 +100,4 @@ def check_same(earlier: Mapping[str, Any], config: Mapping[str, Any], folder: Pa
         if isinstance(was, dict) and isinstance(given, dict):
             key = next(k for k in {**was, **given} if was.get(k) != given.get(k))
             name, was, given = f"{name}.{key}", was.get(key), given.get(key)
-        raise InputError(
-            f"{folder} holds a run with {name} = {was}, but {given} was given: "
-            "choose another folder, or resume=False to begin anew"
-        )
+        raise InputError(f"{folder} holds a run with {name} = {was}, but {given} was given: {ANOTHER_FOLDER}")

@@ -1,4 +1,4 @@
-"""Which policy the robot keeps: the retrained one, unless its own run on the robot went worse than that of the policy before.
+"""Which policy the robot keeps: the retrained one, unless its own runs on the robot went worse than that of the policy before.
 
     swing-up   share   of the second half of the run in which the pendulum's encoder says upright; 0 for a run that was stopped
                off     |angle − its mean while upright|, over the tilt that still counts as upright
@@ -7,14 +7,16 @@
 
     d_k = off_k(after) − off_k(before)        worse: mean d > t s_d / √K, for K parts of the runs at the same times
 
-A training may end with a policy that is narrower than the robot is strange, or with one that simply came out worse. One run of each on the
-robot, which the loop makes anyway, tells; nothing but the robot's own readings is used. A balanced pendulum is upright on average, so an
+A training may end with a policy that is narrower than the robot is strange, or with one that simply came out worse. Runs on the robot tell:
+the one of the first policy, which taught the fit, and two of the retrained one, of which the worse share counts, since a policy that
+fails in some of its runs looks well in one. Nothing but the robot's own readings is used. A balanced pendulum is upright on average, so an
 encoder's zero does not count.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from scipy.stats import t as student
 
 from surefoot.logs import Log
 from surefoot.loop.folder import Folder
+from surefoot.loop.on_robot import runs_of
 from surefoot.loop.settings import FIRST, SPEED, TURN, UPRIGHT, Loop, Rung
 
 if TYPE_CHECKING:
@@ -56,16 +59,22 @@ class Went:
 
 
 def went(loop: Loop, folder: Folder, rung: Rung) -> Went:
-    """How a rung's run on the robot went, by its recording."""
+    """How a rung's runs on the robot went, by their recordings: the worst share, and the parts' means over the runs."""
+    runs = [_went(loop, folder, rung, folder.result(name)) for name in runs_of(rung)]
+    same = all(run.parts for run in runs) and len({len(run.parts) for run in runs}) == 1
+    parts = np.mean([run.parts for run in runs], axis=0).tolist() if same else ()
+    return Went(share=min(run.share for run in runs), parts=tuple(parts))
+
+
+def _went(loop: Loop, folder: Folder, rung: Rung, found: Mapping[str, Any]) -> Went:
     from surefoot.deploy.trajectory import read_played
 
-    found, seconds = folder.result(f"deploy {rung.name}"), loop.kit.seconds
+    seconds, log = loop.kit.seconds, folder / found["log"]
     if loop.kit.task == "swing_up":
-        finished = found["outcome"]["ended"] == "finished"
-        return stood(read_played(folder / found["log"]), seconds) if finished else Went(share=0.0)
+        return stood(read_played(log), seconds) if found["outcome"]["ended"] == "finished" else Went(share=0.0)
     driven = min(float(found["outcome"]["seconds"]) / seconds, 1.0)
     whole = driven >= 1.0 - WORSE
-    return Went(share=driven, parts=strayed(loop, folder, rung) if whole else ())
+    return Went(share=driven, parts=strayed(loop, folder, rung, log) if whole else ())
 
 
 def stood(log: Log, seconds: float) -> Went:
@@ -83,15 +92,15 @@ def stood(log: Log, seconds: float) -> Went:
     return Went(share=float(upright.mean()), parts=tuple(parts))
 
 
-def strayed(loop: Loop, folder: Folder, rung: Rung) -> tuple[float, ...]:
-    """How far a rung's walk was from the loop's commands, by the robot's own legs; the first half of each command's time is left out."""
+def strayed(loop: Loop, folder: Folder, rung: Rung, recorded: Path) -> tuple[float, ...]:
+    """How far a recorded walk of a rung's policy was from the commands, by the legs; the first half of each command's time is left out."""
     from surefoot.deploy.bundle import load_bundle
     from surefoot.deploy.odometry import walk_of
     from surefoot.deploy.recorded_run import Run
     from surefoot.deploy.trajectory import read_played
     from surefoot.robots import load
 
-    log = read_played(folder / folder.result(f"deploy {rung.name}")["log"])
+    log = read_played(recorded)
     walk = walk_of(Run(load_bundle(folder / f"rungs/{rung.name}/bundle").contract, log), load(loop.robot))
     return () if walk is None else off_asked(walk, loop.kit.asked, float(log["action"].t[0]), loop.kit.seconds)
 
@@ -134,12 +143,12 @@ def choose_policy(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _lin
         before, after = went(loop, folder, first), went(loop, folder, rung)
         kept = first if worse(after, before) else rung
         told = f"{in_words(loop, after)}, before {in_words(loop, before)}"
-        note = f"its run on the robot went worse ({told}): the policy before was kept" if kept is first else ""
+        note = f"its runs on the robot went worse ({told}): the policy before was kept" if kept is first else ""
         say(f"{rung.title} on the robot: {told}; kept: {kept.title}")
         return {"kept": kept.name, "first": before.to_dict(), "retrained": after.to_dict(), "note": note}
 
     settings = {"worse": WORSE, "sure": SURE, "part": PART}
-    return folder.step(f"choose {rung.name}", settings, work, after=[f"deploy {first.name}", f"deploy {rung.name}"])
+    return folder.step(f"choose {rung.name}", settings, work, after=[*runs_of(first), *runs_of(rung)])
 
 
 def in_words(loop: Loop, found: Went) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from surefoot.files import write_text
 from surefoot.loop.folder import Folder
 from surefoot.loop.judging import UNITS
+from surefoot.loop.on_robot import runs_of
 from surefoot.loop.settings import Loop
 
 Ends = tuple[float | None, float | None, float | None]
@@ -69,7 +70,7 @@ class Ladder:
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table, titles first."""
-        out = [("rung", "success [%]", f"error [{self.unit}]", "trials", "robot time [s]", "")]
+        out = [("rung", "success [%]", f"error [{self.unit}]", "trials", "robot time [s]", "remarks")]
         for s in self.steps:
             out.append(
                 (s.title, shown(s.success, 100.0), shown(s.error), str(s.trials), f"{s.robot_seconds:.1f}", s.note)
@@ -81,27 +82,29 @@ class Ladder:
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         head = f"{self.robot}, {self.task}, on {self.hardware}; 90 % intervals"
-        return "\n".join([head, lines[0], "-" * max(map(len, lines)), *lines[1:]])
+        return "\n".join([head, lines[0], "-" * min(max(map(len, lines)), 100), *lines[1:]])
 
 
 def shown(ends: Ends, scale: float = 1.0) -> str:
     """value (low .. high)."""
     if ends[0] is None:
         return ""
-    value, low, high = ("?" if x is None else f"{scale * x:.3g}" for x in ends)
+    if ends[1] is None or ends[2] is None:
+        return f"{scale * ends[0]:.3g} (one run)"
+    value, low, high = (f"{scale * x:.3g}" for x in ends if x is not None)
     return f"{value} ({low} .. {high})"
 
 
 def ladder_of(loop: Loop, folder: Folder) -> Ladder:
     """The ladder from the results of the loop's steps; rungs that have not been judged are left out."""
     steps = []
-    names = [f"deploy {rung.name}" for rung in loop.rungs] + ["explore"]
+    names = [name for rung in loop.rungs for name in runs_of(rung)] + ["explore"]
     spent = sum(folder.record(name).get("result", {}).get("robot_seconds", 0.0) for name in names)
     for rung in loop.rungs:
         if not folder.record(f"judge {rung.name}").get("done"):
             continue
         found = folder.result(f"judge {rung.name}")
-        used = ("identify", f"deploy {rung.name}") if rung.e == "posterior" else ()
+        used = ("identify", *runs_of(rung)) if rung.e == "posterior" else ()
         taught = sum(folder.record(name).get("result", {}).get("robot_seconds", 0.0) for name in used)
         about = {"truth": "truth", "posterior": f"choose {rung.name}"}.get(rung.e, "")
         note = folder.record(about).get("result", {}).get("note", "") if about else ""
@@ -170,7 +173,10 @@ def page_of(ladder: Ladder, folder: Folder) -> Any:
     page.table([list(row) for row in rows[1:]], columns=list(rows[0]), caption="Rungs from the bottom; 90 % intervals.")
     ends = [(s.title, *(100.0 * (v or 0.0) for v in s.success)) for s in ladder.steps]
     page.intervals(
-        "Success on the robot", ends, "[%]", note="Judged by the referee's file; nothing of these runs is learnt from."
+        "Success on the robot",
+        ends,
+        "[%]",
+        note="Judged by what the stand-in robot really did; nothing of these runs is learnt from.",
     )
     errors = [(s.title, *s.error) for s in ladder.steps if None not in s.error]
     if errors:
@@ -185,8 +191,17 @@ def _fitted(page: Any, folder: Folder) -> None:
     if not found:
         return
     page.table(found["values"], caption=f"Fitted to {found['robot_seconds']:.1f} robot seconds; 90 % intervals.")
-    for sentence in (*found["unidentified"], *found["misfit"])[:12]:
-        page.callout("note", sentence)
+    told = (
+        (
+            "unidentified",
+            "What these recordings do not tell apart: the retraining draws it as wide as it was believed.",
+        ),
+        ("misfit", "What the model lacks, by what is left of the recordings."),
+        ("at_bound", "Values that ended at a bound: look at the bound, or at what the model lacks."),
+    )
+    for key, caption in told:
+        if found[key]:
+            page.table([[sentence] for sentence in found[key]], columns=[""], caption=caption)
     checked = found.get("checked")  # absent in folders of loops that were run before the motion was checked
     if checked:
         titles = ["", "believed", "±", "expected ±", "found", "found ±", "unit", ""]

@@ -26,8 +26,17 @@ def asked_of(loop: Loop) -> Callable[[float], dict[str, float]]:
     return lambda t: dict(loop.kit.asked[min(int(t / each), len(loop.kit.asked) - 1)])
 
 
-def deploy_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> dict[str, Any]:
-    """Run a rung's policy on the robot, safety on, into robot/NAME.mcap: {"log", "robot_seconds", "outcome", "verdict"}."""
+def runs_of(rung: Rung) -> tuple[str, ...]:
+    """Names of the steps that bring a rung's policy to the robot."""
+    return tuple(f"deploy {rung.name}{f' {k + 1}' if k else ''}" for k in range(rung.tried))
+
+
+def deploy_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: None) -> list[dict[str, Any]]:
+    """Run a rung's policy on the robot as often as it is tried, safety on, into robot/NAME.mcap (NAME-2.mcap, ...).
+
+    Returns:
+        One for each run: {"log", "robot_seconds", "outcome", "verdict"}.
+    """
     inputs = {
         "hardware": loop.hardware,
         "reality": stamp(loop.reality),
@@ -35,21 +44,25 @@ def deploy_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line:
         "asked": loop.kit.asked,
     }
     after = [f"export {rung.name}"]
-    return folder.step(f"deploy {rung.name}", inputs, lambda _again: _deployed(loop, folder, rung, say), after=after)
+
+    def work(number: int) -> Callable[[bool], dict[str, Any]]:
+        return lambda _again: _deployed(loop, folder, rung, number, say)
+
+    return [folder.step(name, inputs, work(k), after=after) for k, name in enumerate(runs_of(rung))]
 
 
-def _deployed(loop: Loop, folder: Folder, rung: Rung, say: Say) -> dict[str, Any]:
+def _deployed(loop: Loop, folder: Folder, rung: Rung, number: int, say: Say) -> dict[str, Any]:
     from surefoot.deploy.bundle import load_bundle
     from surefoot.deploy.runtime import deploy
     from surefoot.deploy.verify import verify
     from surefoot.hardware.connect import connect
     from surefoot.loop.training import practice_of
 
-    record = folder / f"robot/{rung.name}.mcap"
+    record = folder / f"robot/{rung.name}{f'-{number + 1}' if number else ''}.mcap"
     record.parent.mkdir(parents=True, exist_ok=True)
     record.unlink(missing_ok=True)
     bundle = load_bundle(folder / f"rungs/{rung.name}/bundle")
-    hardware = connect(loop.hardware, lockstep=True, seed=loop.seed)
+    hardware = connect(loop.hardware, lockstep=True, seed=loop.seed + 10 * number)
     try:
         outcome = deploy(bundle, hardware, seconds=loop.kit.seconds, command=asked_of(loop), record=record, say=None)
     finally:
@@ -152,7 +165,7 @@ def design_motion(loop: Loop, folder: Folder, say: Say = lambda _line: None) -> 
 
 def check_budget(loop: Loop, folder: Folder, ahead: Sequence[float]) -> None:
     """Refuse runs of `ahead` seconds each where the robot time used so far, with standing up and sitting down, leaves too little."""
-    found = [folder.record(f"deploy {rung.name}").get("result") for rung in loop.rungs]
+    found = [folder.record(name).get("result") for rung in loop.rungs for name in runs_of(rung)]
     done = [one for one in (*found, folder.record("explore").get("result")) if one]
     spent = sum(one["robot_seconds"] for one in done)
     around = max((one["robot_seconds"] - one["outcome"]["seconds"] for one in done), default=0.0)
@@ -164,6 +177,11 @@ def check_budget(loop: Loop, folder: Folder, ahead: Sequence[float]) -> None:
         )
 
 
+def ahead_of(loop: Loop) -> list[float]:
+    """[s] Of every run of a retrained policy."""
+    return [loop.kit.seconds] * sum(rung.tried for rung in loop.rungs if rung.e == "posterior")
+
+
 def play_motion(loop: Loop, folder: Folder, say: Say = lambda _line: None) -> dict[str, Any]:
     """Play the designed motion on the robot, safety on, into robot/motion.mcap: {"log", "robot_seconds", "outcome"}."""
 
@@ -171,7 +189,7 @@ def play_motion(loop: Loop, folder: Folder, say: Say = lambda _line: None) -> di
         from surefoot.deploy.trajectory import play
         from surefoot.hardware.connect import connect
 
-        check_budget(loop, folder, (loop.kit.explore, loop.kit.seconds))
+        check_budget(loop, folder, (loop.kit.explore, *ahead_of(loop)))
         record = folder / "robot/motion.mcap"
         record.unlink(missing_ok=True)
         hardware = connect(loop.hardware, lockstep=True, seed=loop.seed + 1)
@@ -210,7 +228,7 @@ def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _li
         from surefoot.identify.fit_table import units_of
 
         spent = sum(folder.result(name)["robot_seconds"] for name in used)
-        check_budget(loop, folder, (kit.seconds,))
+        check_budget(loop, folder, ahead_of(loop))
         sim = model_of(loop)
         fit = identify(
             sim, usable(logs_of(folder, used), kit.window), only=fitted_names(loop, sim), channels=kit.channels, window=kit.window,

@@ -119,7 +119,8 @@ def checked_state(state: Mapping[str, Any], expected: Mapping[str, Any], keys: t
         )
     if state.get("of") != expected["of"]:
         raise InputError(
-            f"the state of this '{expected['schedule']}' schedule belongs to another prior: give the same one"
+            f"the state of this '{expected['schedule']}' schedule belongs to another prior: give the one it was begun with (--prior), or "
+            "begin anew elsewhere"
         )
     then, now = state.get("settings", {}), expected["settings"]
     for name in sorted({*then, *now}):
