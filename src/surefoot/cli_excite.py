@@ -56,12 +56,14 @@ def excite(
         seed: of samples and search.
         json: print the expectations as JSON.
     """
+    from surefoot.cli_recorded import writable
     from surefoot.deploy.trajectory import write_trajectory
     from surefoot.robots import load
     from surefoot.sim import Sim
 
     if out is not None and out.suffix != ".json":
         raise InputError(f"a trajectory is a .json file, got '{out.name}'")
+    writable(out)
     loaded = load(robot)
     if setting == "air":
         loaded = loaded.suspended()
@@ -72,16 +74,28 @@ def excite(
     if out is not None:
         write_trajectory(out, data)
         tell(f"written: {out}")
-        way = " --suspended" if setting == "air" else ""
-        tell(
-            f"to see what it taught: surefoot identify {robot} RECORDING{way} --window {usual_window(sim, window):g} --check {out}"
-        )
+        words = _check_words(sim, design, params, fit or prior)
+        tell(f"to see what it taught: surefoot identify {robot} RECORDING {words} --check {out}")
     told = {k: data[k] for k in ("robot", "setting", "family", "expected", "scores", "about")} | {
         "seconds": seconds,
         "file": out,
     }
     answer(told, lambda: str(design), json)
     return 0
+
+
+def _check_words(sim: "Sim", design: "Design", params: Path | None, belief: Path | None) -> str:
+    """Options of the fit that the design foresees: the same Params, belief and windows, and nothing held out."""
+    names = list(dict.fromkeys(x.name.partition("[")[0] for x in design.expected))
+    words = [f"--params {','.join(names) if params is None else params}"]
+    rest = {name: value for name, value in sim.params.nominal_e(1).items() if name not in names}
+    if params is not None and rest:
+        words.append("--fixed " + ",".join(f"{name}={float(value.mean()):g}" for name, value in rest.items()))
+    if belief is not None:
+        words.append(f"--prior {belief}")
+    if sim.robot.fixed is not None:
+        words.append("--suspended")
+    return " ".join([*words, f"--window {float(design.about['window']):g}", "--held-out 0"])
 
 
 def usual_window(sim: "Sim", window: float) -> float:
@@ -98,8 +112,7 @@ def _designed(
     how: tuple[Any, str, float],
     seed: int,
 ) -> "Design":
-    from surefoot.cli_recorded import belief_of
-    from surefoot.identify import load_fit
+    from surefoot.cli_recorded import belief_of, fit_in
     from surefoot.identify.excite import Effort, noise_of
     from surefoot.identify.excite import excite as design
     from surefoot.identify.excite_walk import excite_walking
@@ -107,8 +120,9 @@ def _designed(
     (fit, prior), (setting, walker), (criterion, hard, window) = beliefs, place, how
     if fit is not None and prior is not None:
         raise InputError("give what is believed once: --fit or --prior")
-    known = load_fit(fit) if fit is not None else None
-    belief = known.posterior if known is not None else belief_of(prior)
+    given = fit_in(fit, sim.robot)
+    known = None if given is None else given.fit
+    belief = known.posterior if known is not None else belief_of(prior, sim.robot)
     noise = noise_of(sim, known) if known is not None else None
     sizes = {"quick": (8, 2, 3, 2, 2), "usual": (24, 6, 6, 3, 6), "thorough": (40, 12, 8, 5, 12)}[hard]
     population, rounds, elite, samples, climbs = sizes

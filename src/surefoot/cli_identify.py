@@ -102,7 +102,17 @@ def identify(
         report: .html file for the report.
         json: print the fit as JSON.
     """
-    from surefoot.cli_recorded import as_e, belief_of, held_word, names, recorded, values_of, writable
+    from surefoot.cli_recorded import (
+        apart_from_each_other,
+        as_e,
+        belief_of,
+        held_word,
+        names,
+        recorded,
+        still,
+        values_of,
+        writable,
+    )
 
     given = dict(locals())
     _refuse(mode, given)
@@ -111,7 +121,13 @@ def identify(
             raise InputError(f"'{file}' must end in {' or '.join(suffixes)}")
     if own is not None and another is None:
         raise InputError("--own says what another robot does not share: give --another FILE too, or leave it out")
-    writable(out, another, report)
+    inverse = out.with_name(f"{out.stem}-inverse.json") if out is not None and mode == "both" else None
+    file = Path(params) if params is not None and Path(params).suffix in (".toml", ".json") else None
+    apart_from_each_other(
+        {"--out": out, "--out with both modes": inverse, "--another": another, "--report": report},
+        {"--check": check, "--params": file},
+    )
+    writable(out, inverse, another, report)
     design = None if check is None else _design(check)
     found = recorded(
         robot, logs, judges=judges, params=params, mapping=mapping, held=held_word(suspended, hung), gains=gains, whole=whole
@@ -121,9 +137,15 @@ def identify(
     known = as_e(found.sim, values_of(fixed))
     if known is not None:
         found = _without(found, known)
-    equation: dict[str, Any] = {"fixed": known, "prior": belief_of(prior), "held_out": found.judges or held_out}
+    if design is not None:
+        _refuse_design(design, found)
+    equation: dict[str, Any] = {
+        "fixed": known,
+        "prior": belief_of(prior, found.sim.robot),
+        "held_out": found.judges or held_out,
+    }
     replays: dict[str, Any] = {
-        "channels": names(channels), "window": window, "stride": stride, "hold": tuple(names(hold) or ()),
+        "channels": names(channels), "window": window, "stride": stride, "hold": still(hold, found.sim, [*found.logs, *found.judges]),
         "start": "log" if log_start else "estimate", "robust": robust, "starts": starts, "rugged": rugged, "seed": seed or 0,
         "stated": found.stated, "say": tell, **({} if most is None else {"most": most}),
     }  # fmt: skip
@@ -142,6 +164,20 @@ def identify(
 
         both = identify_both(found.sim, every_log, only=found.only, **equation, **filtered, **replays)
         fit = both.fit
+    if out is not None:
+        tell(f"written: {fit.save(out)}")
+        if both is not None and inverse is not None:
+            tell(f"written: {both.inverse.save(inverse)}")
+    if report is not None:
+        from surefoot.identify.report_page import report as page_of
+
+        shown = {k: replays[k] for k in ("window", "stride", "start", "hold", "stated")}
+        if fit.known is not None:
+            shown["fixed"] = fit.known.nominal_e(1)
+        page = page_of(found.sim, every_log, fit, held_out=equation["held_out"], **shown)
+        if both is not None:
+            page.text("## Both modes\n" + "\n".join(f"- {line}" for line in both.explanation))
+        tell(f"written: {page.save(report)}")
     rows = () if design is None else _checked(design, fit)
     checked = {"checked": [row.to_dict() for row in rows]} if rows else {}
     if both is None:
@@ -154,25 +190,11 @@ def identify(
         from surefoot.identify.design import checked_table
 
         print("\n" + checked_table(rows))
-    if out is not None:
-        tell(f"written: {fit.save(out)}")
-        if both is not None:
-            tell(f"written: {both.inverse.save(out.with_name(f'{out.stem}-inverse.json'))}")
     if another is not None:
         from surefoot.identify import another_robot
 
         another_robot(fit, found.any_robot(), own=names(own) or ()).save(another)
         tell(f"written: {another}")
-    if report is not None:
-        from surefoot.identify.report_page import report as page_of
-
-        shown = {k: replays[k] for k in ("window", "stride", "start", "hold", "stated")}
-        if fit.known is not None:
-            shown["fixed"] = fit.known.nominal_e(1)
-        page = page_of(found.sim, every_log, fit, held_out=equation["held_out"], **shown)
-        if both is not None:
-            page.text("## Both modes\n" + "\n".join(f"- {line}" for line in both.explanation))
-        tell(f"written: {page.save(report)}")
     return 0
 
 
@@ -219,6 +241,15 @@ def _design(file: Path) -> Any:
     return load_design(file)
 
 
+def _refuse_design(design: Any, found: "Recorded") -> None:
+    """A design of another robot, or of Params that are not to be fitted, before the fit is made."""
+    from surefoot.identify.design import refuse_others
+
+    params = found.sim.params
+    fitted = params if found.only is None else params.only(*found.only)
+    refuse_others(design, found.sim.robot.name, fitted.names)
+
+
 def _checked(design: Any, fit: "Fit") -> Any:
     from surefoot.identify.design import check_prediction
 
@@ -259,23 +290,23 @@ def gap(
         whole: use all of a run's recording, also while the robot stood up, sat down or lay limp.
         json: print the gaps as JSON.
     """
-    from surefoot.cli_recorded import held_word, names, recorded
-    from surefoot.identify import load_fit
+    from surefoot.cli_recorded import fit_in, held_word, names, recorded, still
     from surefoot.identify.gap_rows import gap_rows
 
     if params is not None and params.suffix not in (".toml", ".json"):
         raise InputError(
             f"'{params}' must be a .toml or .json file with Params: gap compares and fits nothing, so it takes no names"
         )
-    known = None if fit is None else load_fit(fit)
+    given = fit_in(fit)
+    known = None if given is None else given.fit
     found = recorded(
         robot, logs, params=None if params is None else str(params), mapping=mapping, held=held_word(suspended, hung), gains=gains,
-        whole=whole, fit=known,
+        whole=whole, fit=given,
     )  # fmt: skip
     if known is not None:
-        _same_robot(known, found, gains)
+        _same_make(known, found, gains)
     rows = gap_rows(
-        found.sim, found.logs, known, channels=names(channels), window=window, hold=tuple(names(hold) or ()), stated=found.stated
+        found.sim, found.logs, known, channels=names(channels), window=window, hold=still(hold, found.sim, found.logs), stated=found.stated
     )  # fmt: skip
     numbers = ("nominal", "floor") if known is None else ("nominal", "fitted", "floor")
 
@@ -291,12 +322,10 @@ def gap(
     return 0
 
 
-def _same_robot(fit: "Fit", found: "Recorded", gains: bool) -> None:
-    """A fit's values mean what they meant: for that robot, held and tuned in that way."""
-    theirs, here = str(fit.provenance.get("robot", "")), found.sim.robot
-    if theirs and theirs != here.name:
-        print(f"the fit was made for '{theirs}', the gap is that of '{here.name}'", file=sys.stderr)
-    elif fit.provenance.get("robot_hash", here.hash) != here.hash:
+def _same_make(fit: "Fit", found: "Recorded", gains: bool) -> None:
+    """A fit's values mean what they meant: for the robot held and tuned in that way."""
+    here = found.sim.robot
+    if fit.provenance.get("robot_hash", here.hash) != here.hash:
         print(
             "the fit was made with another robot file, or with other gains or another way to hold it (--gains, --suspended, --hung)",
             file=sys.stderr,

@@ -1,6 +1,7 @@
 """`surefoot log ...` and `surefoot replay`."""
 
 import json as json_format
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ import tyro
 from surefoot.cli_words import AnyRobot, File, Mapping, Seconds, Source, Target, answer, table, tell
 
 if TYPE_CHECKING:
-    from surefoot.identify import Fit
+    from surefoot.cli_recorded import FitFile
     from surefoot.logs import Log
     from surefoot.sim import Sim
 
@@ -61,6 +62,7 @@ def replay(
     hung: bool = False,
     gains: bool = False,
     whole: bool = False,
+    hold: Annotated[str | None, tyro.conf.arg(metavar="NAMES")] = None,
     json: bool = False,
 ) -> int:
     """Drive the simulator with a log's commands and print the gap: log minus replay, per channel and column.
@@ -79,14 +81,19 @@ def replay(
         hung: the robot hangs from a strap, free to swing and turn.
         gains: the motors' kp and kd are those that the log states.
         whole: replay all of a run's recording, also while the robot stood up, sat down or lay limp.
+        hold: actuators that the log has no command for, kept at their default pose.
         json: print the gaps as JSON.
     """
-    from surefoot.cli_recorded import held_word, read, robot_of
+    from surefoot.cli_recorded import held_word, read, robot_of, still
     from surefoot.errors import InputError
     from surefoot.sim.gap import gaps
 
     if e is not None and prior is not None:
         raise InputError("--e replays one robot and --prior many: leave out one of them")
+    if params is not None and params.suffix not in (".toml", ".json"):
+        raise InputError(
+            f"'{params}' must be a .toml or .json file with Params: replay fits nothing, so it takes no names"
+        )
     if draws is not None and prior is None:
         raise InputError("--draws says how many robots are drawn from a prior: give --prior FILE too, or leave it out")
     (recorded,) = read([log], mapping, whole=whole, one=True)
@@ -97,17 +104,33 @@ def replay(
     sim = robot_of(
         name, [recorded], params=None if params is None else str(params), held=held_word(suspended, hung), gains=gains, fit=fit
     ).sim  # fmt: skip
-    values = None if e is None else _values(e) if fit is None else fit.e
+    values = None if e is None else _values(e) if fit is None else fit.fit.e
     first, last = (float(f(c.t[k] for c in recorded)) for f, k in ((min, 0), (max, -1)))
     for option, at in (("start", start), ("stop", stop)):
         if at is not None and not first <= at <= last:
             raise InputError(f"--{option} {at:g} s lies outside the log, which runs from {first:g} to {last:g} s")
+    recorded = _held(recorded, sim, still(hold, sim, [recorded]))
     if prior is not None:
         return _foreseen(sim, recorded, prior, draws=128 if draws is None else draws, start=start, stop=stop, json=json)
     found = gaps(sim.replay(recorded, values, start=start, stop=stop))
     rows = [vars(g) for g in found]
     answer(rows, lambda: _gap_table(rows, {"floor": "floor"}), json)
     return 0
+
+
+def _held(log: "Log", sim: "Sim", hold: tuple[str, ...]) -> "Log":
+    """The log with commands that keep the actuators `hold` at their default pose."""
+    import numpy as np
+
+    if not hold or sim.command_channel not in log:
+        return log
+    channel, others = log[sim.command_channel], [c for c in log if c.name != sim.command_channel]
+    kept = [i for i, c in enumerate(channel.columns) if c not in hold]
+    rest = [float(sim.rest_command[sim.command_names.index(name)]) for name in hold]
+    values = np.concatenate([channel.values[:, kept], np.tile(rest, (len(channel), 1))], axis=1)
+    columns = (*(channel.columns[i] for i in kept), *hold)
+    unit = ", ".join([*(channel.units[i] for i in kept), *(channel.units[0] for _ in hold)])
+    return replace(log, channels=(replace(channel, values=values, columns=columns, unit=unit), *others))
 
 
 def _foreseen(
@@ -118,7 +141,7 @@ def _foreseen(
     from surefoot.identify import foresee
     from surefoot.sim.gap import missed
 
-    belief = belief_of(prior)
+    belief = belief_of(prior, sim.robot)
     assert belief is not None
     shown = foresee(sim, log, belief, draws=draws, start=start, stop=stop)
     if shown.diverged:
@@ -144,15 +167,15 @@ def _gap_table(rows: list[dict[str, Any]], more: dict[str, str]) -> str:
     return table([("channel", "column", *numbers.values(), *last), *lines])
 
 
-def _fit(path: Path) -> "Fit | None":
+def _fit(path: Path) -> "FitFile | None":
     """The fit in a file, None where it holds something else."""
-    from surefoot.identify import load_fit
+    from surefoot.cli_recorded import fit_in
 
     try:
         data = json_format.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else None
     except (OSError, ValueError):
         return None
-    return load_fit(path) if isinstance(data, dict) and "fit" in data else None
+    return fit_in(path) if isinstance(data, dict) and "fit" in data else None
 
 
 def _numbers(value: Any) -> bool:

@@ -40,6 +40,7 @@ def noise(
         out: .toml or .json file for the Prior, to train from.
         json: print the figures as JSON.
     """
+    from surefoot.cli_recorded import writable
     from surefoot.identify.sensor_noise import fit_sensor_noise
     from surefoot.robots import load
 
@@ -47,6 +48,7 @@ def noise(
         raise InputError(f"'{out}' must end in .toml or .json")
     if samples and out is None:
         raise InputError("--samples says which Prior is written: give --out FILE too")
+    writable(out)
     loaded = load(robot)
     recorded = _read(logs, mapping, loaded)
     channels, scales = _channels(loaded, recorded)

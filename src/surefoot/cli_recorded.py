@@ -3,12 +3,12 @@
 import dataclasses
 import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surefoot.errors import InputError, did_you_mean
+from surefoot.errors import InputError, choose, did_you_mean
 
 if TYPE_CHECKING:
     from surefoot.identify import Fit
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 WIDE = 10.0
 """How far the bounds of a stated gain reach beyond the values that logs state: it is not fitted."""
+
+
+@dataclass(frozen=True)
+class FitFile:
+    """A fit, and the file that it was read from, so that a refusal can name it."""
+
+    file: Path
+    fit: "Fit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +62,7 @@ def recorded(
     held: str = "",
     gains: bool = False,
     whole: bool = False,
-    fit: "Fit | None" = None,
+    fit: "FitFile | None" = None,
 ) -> Recorded:
     """Read logs and make the robot that they are of.
 
@@ -67,7 +75,7 @@ def recorded(
         held: "suspended", "hung" or "".
         gains: whether the motors' kp and kd are those that the logs state.
         whole: keep all of a run, also while no policy or motion drove.
-        fit: whose Params the robot has besides its own.
+        fit: whose Params the robot has besides its own; of this robot.
     """
     fitted = read(paths, mapping, whole=whole)
     judging = read(judges, mapping, whole=whole) if judges else []
@@ -82,7 +90,7 @@ def robot_of(
     params: str | None = None,
     held: str = "",
     gains: bool = False,
-    fit: "Fit | None" = None,
+    fit: "FitFile | None" = None,
 ) -> Recorded:
     """The robot that logs are of, as it was held and tuned; arguments as for `recorded`."""
     from surefoot.params import Params
@@ -90,6 +98,9 @@ def robot_of(
     from surefoot.sim import Sim
 
     robot = load(name)
+    _refuse_logs_of_others(robot, logs)
+    if fit is not None:
+        same_robot(fit, robot)
     _say_held(logs, held)
     if held:
         robot = robot.hung() if held == "hung" else robot.suspended()
@@ -100,7 +111,8 @@ def robot_of(
         only = names(params)
         own.only(*(only or ()))
     if fit is not None and params is None:
-        own = Params(**{**dict(own), **({} if fit.known is None else dict(fit.known)), **dict(fit.params)})
+        known = {} if fit.fit.known is None else dict(fit.fit.known)
+        own = Params(**{**dict(own), **known, **dict(fit.fit.params)})
     stated = None
     if gains:
         robot, own, stated = _with_gains(robot, own, logs)
@@ -149,8 +161,37 @@ def held_word(suspended: bool, hung: bool) -> str:
     return "suspended" if suspended else "hung" if hung else ""
 
 
-def belief_of(file: Path | None) -> "Prior | None":
-    """A Prior from a file of one, or of a fit, whose posterior it is."""
+def same_robot(found: FitFile, robot: "Robot") -> None:
+    """Refuse a fit of another robot, whose values would mean something else here; how a robot is held makes it no other."""
+    theirs = str(found.fit.provenance.get("robot", robot.name))
+    if _bare(theirs) != _bare(robot.name):
+        raise InputError(
+            f"'{found.file}' is a fit of {theirs}, here is {robot.name}: give a fit of {_bare(robot.name)}"
+        )
+
+
+def _bare(name: str) -> str:
+    """Name of a robot however it is held."""
+    return name.removesuffix("_suspended").removesuffix("_hung")
+
+
+def fit_in(file: Path | None, robot: "Robot | None" = None) -> FitFile | None:
+    """The fit in a file; a file without one, or with one of another robot, is refused."""
+    from surefoot.identify import load_fit
+
+    if file is None:
+        return None
+    found = FitFile(file, load_fit(file))
+    if robot is not None:
+        same_robot(found, robot)
+    return found
+
+
+def belief_of(file: Path | None, robot: "Robot") -> "Prior | None":
+    """A Prior from a file of one, or of a fit of this robot, whose posterior it is.
+
+    A file of a prior, such as `--another` writes, names no robot: it is refused only where its Params are.
+    """
     import json
 
     from surefoot.identify import load_fit
@@ -164,7 +205,9 @@ def belief_of(file: Path | None) -> "Prior | None":
         except (OSError, ValueError) as error:
             raise InputError(f"cannot read a prior from '{file}': {error}") from None
         if isinstance(data, dict) and "fit" in data:
-            return load_fit(file).posterior
+            found = FitFile(file, load_fit(file))
+            same_robot(found, robot)
+            return found.fit.posterior
     return Prior.load(file)
 
 
@@ -201,16 +244,54 @@ def as_e(sim: "Sim", values: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def writable(*files: Path | None) -> None:
     """Refuse targets that cannot be written before any work is done."""
-    import os
+    import tempfile
 
     for file in files:
         if file is None:
             continue
-        folder = next((p for p in file.absolute().parents if p.exists()), file)
         if file.is_dir():
             raise InputError(f"'{file}' is a folder: name a file to write")
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise InputError(f"'{file}' cannot be written: its folder is not one that this user may write to")
+        folder = next(p for p in file.absolute().parents if p.exists())
+        try:
+            with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{file.name[:100]}."):
+                pass
+        except OSError:
+            raise InputError(
+                f"'{file}' cannot be written: '{folder}' is not a folder that this user may write to, name another"
+            ) from None
+
+
+def apart_from_each_other(targets: Mapping[str, Path | None], sources: Mapping[str, Path | None]) -> None:
+    """Refuse two options that write the same file, and one that writes over what another reads."""
+    taken: dict[Path, str] = {}
+    for reads, files in ((True, sources), (False, targets)):
+        for option, file in files.items():
+            if file is None:
+                continue
+            other = taken.setdefault(file.resolve(), option)
+            if other != option and not reads:
+                does = "is read by" if other in sources else "is also written by"
+                raise InputError(f"'{file}' of {option} {does} {other}, and would be lost: name another file")
+
+
+def still(words: str | None, sim: "Sim", logs: "list[Log]") -> tuple[str, ...]:
+    """Actuators that are kept at their default pose; what the logs command of them is left aside, and that is said."""
+    held = tuple(names(words) or ())
+    for name in held:
+        choose(name, sim.command_names, f"an actuator of '{sim.robot.name}'")
+        having = [i + 1 for i, log in enumerate(logs) if _commands_of(log, sim, name)]
+        if having:
+            which = (
+                "the log's" if len(logs) == 1 else f"log {having[0]}'s" if len(having) == 1 else f"{len(having)} logs'"
+            )
+            _note(
+                f"--hold {name} keeps it at its default pose, so {which} commands for it are not used: leave it out to use them"
+            )
+    return held
+
+
+def _commands_of(log: "Log", sim: "Sim", name: str) -> bool:
+    return sim.command_channel in log and name in log[sim.command_channel].columns
 
 
 def _with_gains(
@@ -247,6 +328,17 @@ def _with_gains(
 
 def _note(sentence: str) -> None:
     print(sentence, file=sys.stderr)
+
+
+def _refuse_logs_of_others(robot: "Robot", logs: "list[Log]") -> None:
+    """Logs that say they are of another robot and have no joint of this one."""
+    for log in logs:
+        columns = {c for channel in log if channel.name.startswith("joint_") for c in channel.columns}
+        if log.robot and _bare(log.robot) != _bare(robot.name) and columns and not columns & set(robot.joints):
+            raise InputError(
+                f"the log is of {log.robot}, and {robot.name} was named: they have no joint in common, name {log.robot} or give "
+                f"logs of {robot.name}"
+            )
 
 
 def _say_held(logs: "list[Log]", held: str) -> None:

@@ -190,8 +190,14 @@ def load_design(path: str | Path) -> Design:
     """The Design in a file that `surefoot excite`, `Design.save` or `write_trajectory` wrote."""
     try:
         return Design.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+    except InputError as error:
         raise InputError(f"cannot read the trajectory '{path}': {error}") from None
+    except OSError as error:
+        raise InputError(f"cannot read the trajectory '{path}': {error.strerror or error}") from None
+    except ValueError:
+        raise InputError(
+            f"cannot read the trajectory '{path}': it is no JSON, so no design: give the file that `surefoot excite --out` wrote"
+        ) from None
 
 
 # -------------------------------------------------------------------- was the prediction right?
@@ -247,21 +253,24 @@ def check_prediction(
         surprise: difference of values, in standard deviations of both together, from which the belief itself was wrong.
     """
     made = design if isinstance(design, Design) else Design.from_dict(design)
-    names = [x.name for x in made.expected]
-    if not names:
+    refuse_others(made, str(fit.provenance.get("robot", made.robot)), fit.names)
+    return tuple(_checked(x, fit, factor, surprise) for x in made.expected if x.name in fit.names)
+
+
+def refuse_others(design: Design, robot: str, names: Sequence[str]) -> None:
+    """Refuse a design that a fit of this robot about scalars of these names cannot be compared with."""
+    told = [x.name for x in design.expected]
+    if not told:
         raise InputError("this motion says nothing of what it should teach: make it anew with `surefoot excite`")
-    theirs = str(fit.provenance.get("robot", made.robot))
-    if made.robot not in (theirs, theirs.removesuffix("_suspended").removesuffix("_hung")):
+    if design.robot not in (robot, robot.removesuffix("_suspended").removesuffix("_hung")):
         raise InputError(
-            f"the motion was designed for {made.robot}, the fit is of {theirs}: check a fit of {made.robot}"
+            f"the motion was designed for {design.robot}, the fit is of {robot}: check a fit of {design.robot}"
         )
-    found = tuple(_checked(x, fit, factor, surprise) for x in made.expected if x.name in fit.names)
-    if not found:
+    if not set(told) & set(names):
         raise InputError(
-            f"the motion was designed for {', '.join(names)}, the fit is about {', '.join(fit.names)}: "
+            f"the motion was designed for {', '.join(told)}, the fit is about {', '.join(names)}: "
             "they have nothing in common, fit what the motion was designed for"
         )
-    return found
 
 
 def _checked(x: Expected, fit: "Fit", factor: float, surprise: float) -> Checked:

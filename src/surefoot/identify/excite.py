@@ -28,6 +28,8 @@ USUAL = 7.0
 """By how much fits of real robots are less certain than white noise of their sensors would make them, where no fit says it."""
 DRIFT = 0.05
 """[rad/s] Speed that a robot gains beside the model in a window, where nobody says otherwise."""
+LONGEST = 600.0
+"""[s] The longest motion: every candidate is simulated whole, in many worlds at once."""
 OLD = 0.3
 """Share of the last round's distribution that the search keeps."""
 DRAWS = 512
@@ -182,18 +184,11 @@ def excite(
     """
     effort, say = effort or Effort(), say or (lambda _line: None)
     refuse_strap(sim)
-    if not seconds >= 4 * sim.control_dt:
-        raise InputError(
-            f"a motion needs at least {4 * sim.control_dt:g} s ({sim.robot.name}'s control period times 4), got {seconds!r}"
-        )
     if not sim.command_names:
         raise InputError(
             f"{sim.robot.name} has no motors, so no motion of its own can teach anything: push or throw it, and record that"
         )
-    if not (np.isfinite(window) and window > 0):
-        raise InputError(
-            f"window={window!r} must be a number of seconds above zero: the length of the windows of the fit"
-        )
+    refuse_times(sim, seconds, window)
     beliefs = Beliefs(sim, belief, only, effort.samples, seed)
     noise = noise or sensor_noise_of(sim, names=beliefs.names, inflation=USUAL, drift=DRIFT)
     lens = Lens(names=beliefs.names, noise=noise, window=min(window, seconds))
@@ -318,6 +313,19 @@ def design_of(sim: Sim, beliefs: Beliefs, lens: Lens, motion: Motion, best: Tria
     return Design(
         robot=robot_name(sim), motion=motion, family=best.family, expected=expected, scores=scores, about=facts
     )
+
+
+def refuse_times(sim: Sim, seconds: float, window: float) -> None:
+    """Lengths of a motion, and of the windows of its fit, that no motion has."""
+    least = 4 * sim.control_dt
+    if not least <= seconds <= LONGEST:
+        raise InputError(
+            f"a motion needs at least {least:g} s ({sim.robot.name}'s control period times 4) and at most {LONGEST:g} s, got {seconds!r}"
+        )
+    if not (np.isfinite(window) and window > 0):
+        raise InputError(
+            f"window={window!r} must be a number of seconds above zero: the length of the windows of the fit"
+        )
 
 
 def refuse_strap(sim: Sim) -> None:

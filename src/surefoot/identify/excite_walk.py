@@ -24,6 +24,7 @@ from surefoot.identify.excite import (
     Trial,
     design_of,
     refuse_strap,
+    refuse_times,
     searched,
     usual_limits,
 )
@@ -182,6 +183,7 @@ def excite_walking(
     if sim.sensors.base_q is None:
         raise InputError(f"{sim.robot.name} has no free base: it cannot walk")
     refuse_strap(sim)
+    refuse_times(sim, seconds, window)
     if not walker.commands:
         raise InputError("this policy takes no commands: there is nothing to ask of it")
     effort, say = (

@@ -32,7 +32,7 @@ from surefoot.versions import versions_of
 
 FAR = 0.3
 """Share of the motion within the windows from which a replay counts as far away."""
-UNFINISHED = "the iterations had not come to rest after {} linearisations: values may still move, allow more of them"
+UNFINISHED = "the iterations had not come to rest after {} linearisations: values may still move, allow more of them (--most, most=)"
 DRAWS_PER_START = 16
 """Draws from the prior that are tried for each further start."""
 
