@@ -125,6 +125,8 @@ def test_a_log_of_another_robot_is_one_sentence_before_any_note(command, folder,
     ("excite qube --seconds 1 --out /proc/x.json", "'/proc/x.json' cannot be written"),
     ("noise qube log.npz --out /proc/x.toml", "'/proc/x.toml' cannot be written"),
     ("replay log.npz qube --params arm_mass", "'arm_mass' must be a .toml or .json file with Params: replay fits nothing"),
+    ("replay log.npz qube --e log.npz", "'log.npz' must be a .toml or .json file with values of Params, or a fit"),
+    ("gap qube log.npz --fit log.npz", "'log.npz' is no fit, which is a .json file"),
     ("replay log.npz qube --hold arms", "'arms' is not an actuator of 'qube'"),
     ("identify qube log.npz --window inf", "window=inf"),
     ("gap qube log.npz --window inf", "window=inf"),
@@ -157,14 +159,28 @@ def test_replay_holds_what_the_log_does_not_command_and_says_what_it_leaves_asid
     assert rows[0] == rows[1]
 
 
-def test_the_command_that_excite_prints_checks_its_design(sim, folder, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--window 10 --only arm_mass,arm_damping", "--params arm_mass,arm_damping --window 1 --held-out 0"),
+        (
+            "--params params.toml --only arm_mass,arm_damping",
+            "--params params.toml --fixed command_delay=0.002 --window 1",
+        ),
+        ("--params params.toml --only arm_mass,arm_damping --prior fit.json", "--prior fit.json --window 1"),
+    ],
+)
+def test_the_command_that_excite_prints_checks_its_design(options, told, sim, folder, tmp_path, capsys, monkeypatch):
     """Played on the model itself: the printed words, as they are, fit the recording and check the design."""
     monkeypatch.chdir(tmp_path)
-    words = "excite qube --seconds 1 --window 10 --effort quick --out motion.json --only arm_mass,arm_damping"
+    (tmp_path / "fit.json").write_bytes((folder / "qube.json").read_bytes())
+    delay = sf.command_delay(low=0.0, high=0.01, nominal=0.002)
+    sf.Params(**dict(sim.params.only(*NAMES)), command_delay=delay).save(tmp_path / "params.toml")
+    words = f"excite qube --seconds 1 --effort quick --out motion.json {options}"
     monkeypatch.setattr("surefoot.identify.excite.excite", _few)
     assert cli.run(words.split()) == 0
     (hint,) = [line for line in capsys.readouterr().err.splitlines() if "surefoot identify" in line]
-    assert "--params arm_mass,arm_damping --window 1 --held-out 0 --check motion.json" in hint
+    assert told in hint
     u = np.array(json.loads((tmp_path / "motion.json").read_text())["values"])
     t = sim.control_dt * np.arange(len(u))
     empty = np.zeros((len(t), len(sim.robot.joints)))
@@ -177,6 +193,18 @@ def test_the_command_that_excite_prints_checks_its_design(sim, folder, tmp_path,
     assert cli.run([*command.split(), "--most", "2", "--json"]) == 0
     checked = json.loads(capsys.readouterr().out)["checked"]
     assert [row["name"] for row in checked] == list(NAMES)
+
+
+def test_a_fit_is_written_before_its_design_is_checked(folder, tmp_path, capsys, monkeypatch):
+    def wrong(*_given):
+        raise sf.errors.InputError("they have nothing in common")
+
+    monkeypatch.setattr("surefoot.cli_identify._checked", wrong)
+    monkeypatch.chdir(folder)
+    words = f"identify qube log.npz --params arm_mass --most 1 --check qube-motion.json --out {tmp_path}/fit.json"
+    assert cli.run(words.split()) == 2
+    capsys.readouterr()
+    assert sf.load_fit(tmp_path / "fit.json").names == ("arm_mass",)
 
 
 def _few(sim, belief, *, effort, **more):

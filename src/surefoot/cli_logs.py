@@ -191,6 +191,8 @@ def _values(path: Path) -> dict[str, Any]:
 
     from surefoot.errors import InputError
 
+    if path.suffix not in (".toml", ".json"):
+        raise InputError(f"'{path}' must be a .toml or .json file with values of Params, or a fit")
     try:
         text = path.read_text(encoding="utf-8")
         data = json_format.loads(text) if path.suffix == ".json" else tomllib.loads(text)

@@ -181,6 +181,10 @@ def fit_in(file: Path | None, robot: "Robot | None" = None) -> FitFile | None:
 
     if file is None:
         return None
+    if file.suffix != ".json":
+        raise InputError(
+            f"'{file}' is no fit, which is a .json file: give the one that `surefoot identify --out` wrote"
+        )
     found = FitFile(file, load_fit(file))
     if robot is not None:
         same_robot(found, robot)
