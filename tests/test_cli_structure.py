@@ -101,6 +101,11 @@ def test_robots_and_logs_that_cannot_be_searched_are_refused(folder, tmp_path, c
     assert "name at least one log" in capsys.readouterr().err
     two = [str(folder / f"{i}.npz") for i in (0, 1)]
     assert cli.run(["structure", "go2", *two]) == 2
+    assert "the log is of servo, and go2 was named" in capsys.readouterr().err
+    nameless = [str(tmp_path / f"{i}.npz") for i in (0, 1)]
+    for log, path in zip(two, nameless, strict=True):
+        replace(sf.read_log(log), robot=None).save(path)
+    assert cli.run(["structure", "go2", *nameless]) == 2
     assert "give --params FILE" in capsys.readouterr().err
     sim = servo()
     sim.params.only("kp", "kd", "armature", "torque_limit").save(tmp_path / "p.toml")
