@@ -358,7 +358,7 @@ def test_given_realities_are_sorted_by_what_the_params_hold_and_bad_ones_are_ref
     request = Request(realities=tmp_path, seeds=1)
     assert list(cases_of(request)) == ["qube held robot-0", "qube beyond robot-1"]
     for text, sentence in (
-        ('robot = "qube', "odd is not valid TOML"),
+        ('robot = "qube', "odd.toml is not valid TOML"),
         ("level = 0.3", "odd has no 'robot'"),
         ('robot = "crazyflie"', "'crazyflie' is not a robot with a loop"),
     ):

@@ -66,6 +66,8 @@ def deploy(
         raise InputError("deploy needs a bundle and --seconds, or a motion to play: --trajectory FILE")
     made, asked = None if bundle is None else load_bundle(bundle), asked_of(command)
     settings = None if safety is None else SafetySettings.load(safety)
+    if seed < 0:
+        raise InputError(f"--seed must be a whole number from 0, got {seed}")
     robot = connect(hardware, lockstep=lockstep, seed=seed)
     shared: dict[str, Any] = {
         "record": record, "safety": settings, "say": tell, "stop_file": stop_file, "priority": priority,

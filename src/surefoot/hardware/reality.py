@@ -231,7 +231,7 @@ def load_reality(path: str | Path) -> Reality:
 
 def robot_of(path: str | Path) -> str:
     """Which robot a Reality file stands in for; nothing else of it is looked at."""
-    data, name = _toml(_text(Path(path)), Path(path).stem), Path(path).stem
+    data, name = _toml(_text(Path(path)), str(path)), Path(path).stem
     if "robot" not in data:
         raise InputError(f"{name} has no 'robot': a reality says which robot it stands in for")
     return choose(str(data["robot"]), STARTS, "a robot with a stand-in")
