@@ -229,8 +229,8 @@ def own_rows(mapping: str, fit: Log, judge: list[Log], words: str, request: Requ
         ),
         Mark(
             name=f"{name}, PACE score, PACE's joint parameters", value=joint_fit, unit="rad²",
-            reference=f"{how}; this run: armature, damping, friction and encoder zero of every joint and one delay, {theirs.params.d} scalars "
-            f"fitted by our solver on the same stretch; the robot file's masses, base held still; {joint_errors}",
+            reference=f"{how}; this run: armature, damping, friction and encoder zero of every joint and one delay, "
+            f"{theirs.params.d} scalars fitted by our solver on the same stretch; the robot file's masses, base held still; {joint_errors}",
         ),
         Mark(
             name=f"{name}, PACE score, nominal model", value=bare, unit="rad²",
