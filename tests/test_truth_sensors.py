@@ -8,6 +8,7 @@ import pytest
 from rigs import ENCODER, PENDULUM, TORQUE, WHEEL, readings, rig
 from surefoot.errors import InputError
 from surefoot.identify.information import sensor_noise_of
+from surefoot.logs import Log
 from surefoot.params import CONSTRUCTORS as P
 from surefoot.params import Params
 from surefoot.robots import load
@@ -168,6 +169,87 @@ def test_noise_of_filtered_speeds_is_that_of_differenced_angles(tmp_path, late):
     assert sensor_noise_of(sim, ("joint_vel",)).std["joint_vel"][0] == pytest.approx(
         float(sim.sensors.speed_noise()[0, 0])
     )
+
+
+def test_a_low_pass_that_begins_later_begins_with_the_speed_whatever_other_worlds_have(tmp_path):
+    """Each world has its own memory, also while no world is late: s from its own past, not from the reset."""
+    for other in (0.0, 0.01):
+        sim = wheel(tmp_path, worlds=2, velocity_filter=P["velocity_filter"](low=0, high=0.1, nominal=0.0))
+        sim.apply({"velocity_filter": np.array([0.0, other])})
+        sim.reset()
+        for _ in range(100):
+            sim.sense()
+            sim.step(np.array([0.5]))
+        before = sim.truth()["joint_vel"][0, 0]
+        sim.sense()
+        sim.apply({"velocity_filter": np.array([0.01, other])})
+        sim.step(np.array([0.5]))
+        now = sim.truth()["joint_vel"][0, 0]
+        # From s = v on, under an even acceleration: s falls behind by τ a (1 - exp(-t / τ)).
+        behind = 0.01 * (now - before) / 0.005 * (1 - np.exp(-0.5))
+        assert sim.sense()["joint_vel"][0, 0] == pytest.approx(now - behind, abs=1e-9)
+
+
+def test_angles_that_are_differenced_and_low_passed_are_noisy_once(tmp_path):
+    """Speeds that are differences of angles already are not differenced once more: noise and lateness stay those of the low-pass."""
+    sim = wheel(
+        tmp_path,
+        worlds=1000,
+        noise=True,
+        velocity_filter=P["velocity_filter"](low=0, high=0.1),
+        encoder_noise=P["encoder_noise"](low=0, high=1),
+        velocity_differencing=P["velocity_differencing"](low=0, high=1),
+    )
+    both = np.where(np.arange(1000) < 500, 0.0, 1.0)
+    sim.apply({"velocity_filter": 0.01, "encoder_noise": 0.01, "velocity_differencing": both})
+    sim.reset()
+    v = readings(sim, 40, "joint_vel")[5:, :, 0]
+    expected = float(sim.sensors.speed_noise()[0, 0])
+    assert v[:, :500].std() == pytest.approx(expected, rel=0.03)
+    assert v[:, 500:].std() == pytest.approx(expected, rel=0.03)
+
+
+def torqued(sim: Sim, steps: int = 200) -> Log:
+    """What the first world's sensors give while a torque swings."""
+    recording = Recording(sim)
+    for k in range(steps):
+        u = np.array([[0.5 * np.sin(0.1 * k)]])
+        recording.add(sim.sense(), u)
+        sim.step(np.tile(u, (sim.worlds, 1)))
+    return recording.log()
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [{"velocity_filter": 0.01}, {"velocity_differencing": 1.0}, {"velocity_filter": 0.01, "velocity_noise": 0.2}],
+)
+def test_a_replay_with_noise_has_the_noise_of_late_speeds_that_the_worlds_have(tmp_path, errors):
+    kinds = {"velocity_filter": 0.1, "velocity_differencing": 1.0, "encoder_noise": 1.0, "velocity_noise": 1.0}
+    params = {name: P[name](low=0, high=high, nominal=0.0) for name, high in kinds.items()}
+    sim = wheel(tmp_path, worlds=300, noise=True, **params)
+    e = {name: np.full(300, {**errors, "encoder_noise": 0.01}.get(name, 0.0)) for name in kinds}
+    sim.apply(e)
+    sim.reset()
+    v = []
+    for _ in range(60):
+        v.append(sim.sense()["joint_vel"][:, 0])
+        sim.step(np.array([0.0]))
+    sensed = np.std(v[20:])
+    log = torqued(wheel(tmp_path, worlds=1, **params))
+    replayed = [sim.replay(log, e, channels=("joint_vel",), noise=noise).values["joint_vel"] for noise in (True, False)]
+    assert np.std((replayed[0] - replayed[1])[:, 20:]) == pytest.approx(sensed, rel=0.05)
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_a_replay_of_a_span_without_speeds_has_none(tmp_path, noise):
+    sim = wheel(tmp_path, worlds=1, velocity_filter=P["velocity_filter"](low=0.001, high=0.1))
+    log = torqued(sim)
+    speed = log["joint_vel"]
+    early = dataclasses.replace(speed, t=speed.t[:50], values=speed.values[:50])
+    log = Log(channels=(*log.u, log["joint_pos"], early), robot=log.robot)
+    replay = sim.replay(log, {"velocity_filter": np.array([0.002, 0.01])}, start=float(speed.t[100]), noise=noise)
+    assert replay.values["joint_vel"].shape == (2, 0, 1)
+    assert np.isfinite(replay.values["joint_pos"]).all()
 
 
 def test_two_encoders_keep_their_own_delays(tmp_path):

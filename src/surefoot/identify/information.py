@@ -3,7 +3,8 @@
     F(e) = Σ_windows  Jzᵀ (W − W Jx (Jxᵀ W Jx + P)⁻¹ Jxᵀ W) Jz / inflation²
     Jz = ∂y/∂z,  Jx = ∂y/∂x₀,  W = 1/σ² per reading,  z = params.pack(e),  P: what is known of a window's start beforehand
 
-The start of every window is unknown, as it is when windows are fitted, so what could be explained by another start teaches nothing.
+The start of every window is unknown, as it is when windows are fitted, so what could be explained by another start teaches nothing:
+another position or speed, or another value in the low-pass of speeds that are had from angles.
 All windows, differences and candidates of a design go through f together.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from surefoot.errors import InputError, choose
 from surefoot.identify.excite_runs import APART, Commands, Runs, Worlds
-from surefoot.identify.windows import SHOWN_BY
+from surefoot.identify.windows import SHOWN_BY, speeds_are_late
 from surefoot.params import E, Params
 from surefoot.sim import Sim
 from surefoot.sim.replay import channel_columns
@@ -142,6 +143,7 @@ class Information:
             )
         self._positions = _moving(sim.model)
         self.d, self.nx = self.params.d, (2 * sim.model.nv if lens.unknown_start else 0)
+        self.late = lens.unknown_start and speeds_are_late(sim, lens.noise.channels)
         self.weight = {name: 1.0 / std for name, std in lens.noise.std.items()}
 
     def __call__(self, u: np.ndarray, e: E) -> np.ndarray:
@@ -180,7 +182,8 @@ class Information:
         start = (APART * candidate[:, None] + self.window * np.arange(windows)).reshape(-1)
         runs = self._differences(e, np.repeat(sample, windows), start, qpos, qvel)
         shown = self.worlds.show(commands, runs, self.at, self.lens.noise.channels)
-        J = self._jacobian(shown, n * windows)  # (n · windows, readings, d + nx)
+        filters = self._filters(e, np.repeat(sample, windows)) if self.late else None
+        J = self._jacobian(shown, n * windows, filters)  # (n · windows, readings, d + nx, and a column for each filter)
         J[sick] = 0.0
         return self._marginal(J).reshape(n, windows, self.d, self.d).sum(1) / self.lens.noise.inflation**2
 
@@ -230,8 +233,15 @@ class Information:
         many = {name: np.concatenate([value[name] for value in values]) for name in rows}
         return Runs(e=many, start=np.tile(start, len(values)), qpos=np.concatenate(q), qvel=np.concatenate(v))
 
-    def _jacobian(self, shown: Mapping[str, np.ndarray], n: int) -> np.ndarray:
-        """Weighted differences (n, readings, d + nx); those of windows with a run that left the numbers are 0."""
+    def _filters(self, e: E, sample: np.ndarray) -> np.ndarray:
+        """How late speeds are in every window, (n,) [s]."""
+        for name, param in self.sim.params.items():
+            if param.kind == "velocity_filter":
+                return np.asarray(e[name], float).reshape(-1)[sample]
+        return np.full(len(sample), float(self.sim.physics.tables["velocity_filter"][0]))
+
+    def _jacobian(self, shown: Mapping[str, np.ndarray], n: int, filters: np.ndarray | None) -> np.ndarray:
+        """Weighted differences (n, readings, d + nx + joints with a filter); those of windows with a run that left the numbers are 0."""
         steps = np.concatenate(
             [np.full(self.d, STEP), np.full(self.nx // 2, START[0]), np.full(self.nx // 2, START[1])]
         )
@@ -240,11 +250,25 @@ class Information:
             y = (value * self.weight[name]).reshape(1 + self.d + self.nx, n, -1)
             parts.append((y[1:] - y[:1]) / steps[:, None, None])
         J = np.moveaxis(np.concatenate(parts, axis=2), 0, 2)
+        if filters is not None:
+            J = np.concatenate([J, self._fading(shown, filters)], axis=2)
         J = np.where(np.isfinite(J).all(axis=(1, 2), keepdims=True), J, 0.0) * self._usable(shown, n)[..., None]
         if self.nx and self.lens.noise.drift:
-            off = self.lens.noise.drift**2 * (J[..., self.d + self.nx // 2 :] ** 2).sum(-1, keepdims=True)
+            off = self.lens.noise.drift**2 * (J[..., self.d + self.nx // 2 : self.d + self.nx] ** 2).sum(
+                -1, keepdims=True
+            )
             J = J / np.sqrt(1.0 + off)
         return J
+
+    def _fading(self, shown: Mapping[str, np.ndarray], filters: np.ndarray) -> np.ndarray:
+        """What a low-pass held at a window's start does to the readings, (n, readings, joints): exp(-t / τ) on the joint's own speed."""
+        name = SHOWN_BY["velocity_filter"]
+        fading = np.exp(-self.at / np.maximum(filters, 1e-9)[:, None])  # (n, T)
+        widths = {channel: value.shape[2] for channel, value in shown.items()}
+        blocks = [np.zeros((len(filters), len(self.at) * width, widths[name])) for width in widths.values()]
+        own = fading[:, :, None, None] * np.diag(self.weight[name])
+        blocks[list(widths).index(name)] = own.reshape(len(filters), -1, widths[name])
+        return np.concatenate(blocks, axis=1)
 
     def _usable(self, shown: Mapping[str, np.ndarray], n: int) -> np.ndarray:
         """Readings before a window's start is magnified more than GROWTH times, (n, readings): 1 or 0.
@@ -270,7 +294,8 @@ class Information:
         if not self.nx:
             return whole
         half = self.nx // 2
-        known = np.concatenate([np.full(half, self.lens.vague[0] ** -2.0), np.full(half, self.lens.vague[1] ** -2.0)])
+        speeds = whole.shape[1] - d - half  # and what low-passes of speeds hold
+        known = np.concatenate([np.full(half, self.lens.vague[0] ** -2.0), np.full(speeds, self.lens.vague[1] ** -2.0)])
         inner = whole[:, d:, d:] + np.diag(known)
         return whole[:, :d, :d] - whole[:, :d, d:] @ np.linalg.solve(inner, whole[:, d:, :d])
 

@@ -2,6 +2,8 @@
 
     world (candidate c, window w):  x' = f(x, u_log(t0_w + t - delay_c), e_c),  x(0) = reading_w(e_c) + offset_cw
 
+x(0) includes what the low-pass holds where speeds are had from angles: it came before the window.
+
 `Sim.replay` takes one log and one start time a call; here every world has its own log, start time, start state and
 command stream, so that all finite-difference columns of all windows are one call and nothing is compiled again.
 """
@@ -198,7 +200,7 @@ class Rollouts:
             for name in wanted:
                 records[name][:, first + 1 : first + 1 + n] = out[name]
             sim.alive[:] = True
-        y = self._read(sim, records, window)
+        y = self._read(sim, records, window, offsets)
         y[sim.engine.failed()] = np.nan
         return y
 
@@ -215,15 +217,13 @@ class Rollouts:
         """qpos (worlds, nq) and qvel (worlds, nv): the readings without bias and delay, plus the offsets."""
         s, sensors, tables = self.starts, sim.sensors, sim.physics.tables
         q, v, a = s.q[window].copy(), s.v[window].copy(), s.a[window]
-        delay = np.zeros((sim.worlds, len(sim.robot.joints)))
-        for number in sensors.of_kind("encoder"):
-            delay[:, sensors.columns[number]] = tables["sensor_delay"][:, number, None]
+        delay = self._encoder_delay(sim)
         q[:, sensors.q] += delay * v[:, sensors.dq] + 0.5 * delay**2 * a[:, sensors.dq] - tables["encoder_bias"]
         v[:, sensors.dq] += delay * a[:, sensors.dq]
         k = len(s.dofs)
         move = np.zeros((sim.worlds, sim.model.nv))
         move[:, s.dofs] = offsets[:, :k]
-        v[:, s.dofs] += offsets[:, k:]
+        v[:, s.dofs] += offsets[:, k : 2 * k]
         q[:, sensors.q] += move[:, sensors.dq]
         if sensors.base_q is not None and sensors.base_v is not None:
             base_q, base_v = sensors.base_q, sensors.base_v
@@ -231,6 +231,27 @@ class Rollouts:
             turned = _turned(q[:, base_q + 3 : base_q + 7], move[:, base_v + 3 : base_v + 6])
             q[:, base_q + 3 : base_q + 7] = turned
         return q, v
+
+    def _late_start(
+        self, sim: Sim, records: dict[str, np.ndarray], window: np.ndarray, offsets: np.ndarray
+    ) -> np.ndarray | None:
+        """What the low-pass of late speeds holds at the start, (worlds, joints): the reading that shows it, plus the offsets."""
+        s = self.starts
+        if not len(s.filtered):
+            return None
+        out = records["qvel"][:, 0, sim.sensors.dq]
+        delay = self._encoder_delay(sim)[:, s.filtered]
+        c = np.moveaxis(s.s[window], 2, 0)
+        out[:, s.filtered] = c[0] + delay * c[1] + delay**2 * c[2] + offsets[:, 2 * len(s.dofs) :]
+        return out
+
+    @staticmethod
+    def _encoder_delay(sim: Sim) -> np.ndarray:
+        """Age of every joint's readings [s], (worlds, joints)."""
+        delay = np.zeros((sim.worlds, len(sim.robot.joints)))
+        for number in sim.sensors.of_kind("encoder"):
+            delay[:, sim.sensors.columns[number]] = sim.physics.tables["sensor_delay"][:, number, None]
+        return delay
 
     def _control(self, sim: Sim, distinct: np.ndarray, first: int, n: int) -> np.ndarray:
         """What the motors receive in substeps first .. first + n of every distinct (window, delay); (rows, n, nu)."""
@@ -248,11 +269,11 @@ class Rollouts:
         needed = {r for kind in kinds for r in NEEDS.get(kind or "", RECORDS)}
         return tuple(name for name in RECORDS if name in needed)
 
-    def _read(self, sim: Sim, records: dict[str, np.ndarray], window: np.ndarray) -> np.ndarray:
-        """y (worlds, n) from substep records."""
-        parts = []
+    def _read(self, sim: Sim, records: dict[str, np.ndarray], window: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """y (worlds, n) from substep records and the offsets of the starts."""
+        parts, late = [], self._late_start(sim, records, window, offsets)
         for name in self.windows.channels:
-            y = _channel(sim, name, records, self._after[name][window])  # (worlds, samples, all columns)
+            y = _channel(sim, name, shown_late(sim, name, records, late), self._after[name][window])
             own = channel_columns(sim)[name]
             y = y[..., [own.index(c) for c in self.windows.columns[name]]]
             if name == "quat":
@@ -274,7 +295,7 @@ def _channel(sim: Sim, name: str, records: dict[str, np.ndarray], after: np.ndar
         assert start is not None
         key = "qpos" if name == "base_pos" else "qvel"
         return _sampled(sim, records[key], after)[..., start : start + 3]
-    tables, out, records = sim.physics.tables, None, shown_late(sim, name, records)
+    tables, out = sim.physics.tables, None
     needed = NEEDS.get(kind, RECORDS)
     empty = np.zeros((after.shape[1], sim.worlds, 0))
     for number in sim.sensors.of_kind(kind):

@@ -4,10 +4,11 @@
 
 The reading is a local parabola through the samples around the window's start, so that quantised encoders give usable
 velocities. The offset of every window is estimated together with e (multiple shooting), under a normal prior whose width
-is how far the parabola can be trusted.
+is how far the parabola can be trusted. Where speeds are had from angles and compared, their low-pass is part of x0: what it
+holds at the start came before the window, and a command that jumps there would otherwise seem to come through it too early.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +24,9 @@ REACH = 0.012
 FEWEST = 8
 """Samples that a window needs."""
 PREFERRED = ("joint_pos", "base_pos", "quat", "gyro")
+"""Channels a fit uses unless told otherwise: positions and attitude, which no firmware has filtered or scaled."""
 SHOWN_BY = {"velocity_filter": "joint_vel"}
 """Kinds of Params that the preferred channels do not show, and the channel that does."""
-"""Channels a fit uses unless told otherwise: positions and attitude, which no firmware has filtered or scaled."""
 LONGEST = 1.0
 """[s] Length of a window unless told otherwise."""
 
@@ -127,8 +128,8 @@ def cut(
         if window is None and last - first < 2 * length:
             length = (last - first) * (0.5 if share else 1.0)
         step = length if stride is None else float(stride)
-        if not (length > 0 and step > 0):
-            raise InputError(f"window={length:g} s and stride={step:g} s must both be greater than zero")
+        if not (0.0 < length < np.inf and 0.0 < step < np.inf):
+            raise InputError(f"window={length:g} s and stride={step:g} s must both be numbers greater than zero")
         longest, short = max(longest, last - first), short + int(length > 1.01 * (last - first))
         length = min(length, last - first)
         starts = first + step * np.arange(int(np.floor((last - first - length) / step + 1e-6)) + 1)
@@ -248,20 +249,24 @@ class Starts:
         q: readings as qpos, (windows, nq); joints that are not measured stand at the default pose.
         v: velocities as qvel, (windows, nv).
         a: accelerations, (windows, nv): a reading delayed by τ shows the state of τ ago.
-        dofs: degrees of freedom whose start is estimated, (k,); the offset of a window is (k positions, k velocities).
-        width: standard deviation of the offsets' prior, (windows, 2 k).
+        s: late speeds of the joints `filtered` as parabolas of time after the start, (windows, m, 3).
+        dofs: degrees of freedom whose start is estimated, (k,).
+        filtered: numbers of the joints whose compared speeds are late, (m,); see sim/speeds.py.
+        width: standard deviation of the offsets' prior, (windows, 2 k + m): k positions, k velocities, m late speeds.
     """
 
     q: np.ndarray
     v: np.ndarray
     a: np.ndarray
+    s: np.ndarray
     dofs: np.ndarray
+    filtered: np.ndarray
     width: np.ndarray
 
     @property
     def nx(self) -> int:
         """Numbers in the offset of one window."""
-        return 2 * len(self.dofs)
+        return 2 * len(self.dofs) + len(self.filtered)
 
 
 def read_starts(sim: Sim, windows: Windows) -> Starts:
@@ -293,8 +298,31 @@ def read_starts(sim: Sim, windows: Windows) -> Starts:
     for width in (width_q, width_v):
         least = width[:, dofs].max(0) if len(dofs) else np.zeros(0)
         width[:, dofs] = np.where(width[:, dofs] > 0, width[:, dofs], least)
-    width = np.concatenate([width_q[:, dofs], width_v[:, dofs]], axis=1)
-    return Starts(q=q, v=v, a=a, dofs=dofs, width=width)
+    filtered, s, width_s = _read_late(sim, windows, late)
+    width = np.concatenate([width_q[:, dofs], width_v[:, dofs], width_s], axis=1)
+    return Starts(q=q, v=v, a=a, s=s, dofs=dofs, filtered=filtered, width=width)
+
+
+def speeds_are_late(sim: Sim, channels: Collection[str]) -> bool:
+    """Whether speeds that are had from angles may be among the channels."""
+    able = sim.physics.has("velocity_filter") or bool(sim.physics.tables["velocity_filter"].any())
+    return able and SHOWN_BY["velocity_filter"] in channels
+
+
+def _read_late(sim: Sim, windows: Windows, delay: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Joints (m,) whose late speeds are compared, parabolas (windows, m, 3) of those speeds, and widths (windows, m); `delay`: most [s]."""
+    name = SHOWN_BY["velocity_filter"]
+    columns = windows.columns[name] if speeds_are_late(sim, windows.channels) else ()
+    joints = [sim.robot.joints.index(c) for c in columns]
+    s, width = np.zeros((len(windows), len(joints), 3)), np.zeros((len(windows), len(joints)))
+    for number, log in enumerate(windows.logs):
+        rows = [i for i, w in enumerate(windows.windows) if w.log == number]
+        at = np.array([windows.windows[i].start for i in rows])
+        for j, column in enumerate(columns if rows else ()):
+            made = np.isfinite(log[name].column(column))
+            s[rows, j], error = parabolas(log[name].t[made], log[name].column(column)[made], at)
+            width[rows, j] = 2 * (error[:, 0] + delay * error[:, 1]) + 1e-9
+    return np.array(joints, dtype=int), s, width
 
 
 def _read_base(

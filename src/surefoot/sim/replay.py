@@ -162,7 +162,7 @@ def _commands(sim: "Sim", log: Log, hold: tuple[str, ...]) -> tuple[np.ndarray, 
     if missing:
         raise InputError(
             f"the log's '{wanted}' has no column for {', '.join(missing)} {did_you_mean(missing[0], channel.columns)}: "
-            f"map it, or keep it at its default pose with hold={tuple(missing)!r}"
+            f"map it, or keep it at its default pose (--hold {','.join(missing)}, in Python hold={tuple(missing)!r})"
         )
     u = np.tile(sim.rest_command, (len(channel), 1))
     for i, name in enumerate(sim.command_names):
@@ -289,17 +289,19 @@ def _replay_group(
     diverged[sim.engine.failed()] = True
     values = {}
     for name, at in times.items():
-        part = read_records(sim, name, records, (t0, at), noise)
-        if name == "joint_vel" and sim.sensors.active["velocity_filter"]:
-            part = _filtered(sim, log, read_records(sim, name, records, (t0, at), noise, late=False), at)
+        late = name == "joint_vel" and sim.sensors.active["velocity_filter"]
+        part = read_records(sim, name, records, (t0, at), noise, late=False)
+        part = _filtered(sim, log, part, at, noise) if late else part
         values[name] = part[..., [channel_columns(sim)[name].index(c) for c in _columns(sim, log, name)]]
         values[name][diverged] = np.nan
     return values, diverged
 
 
-def _filtered(sim: "Sim", log: Log, speed: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _filtered(sim: "Sim", log: Log, speed: np.ndarray, at: np.ndarray, noise: bool) -> np.ndarray:
     """Speeds (worlds, T, joints) through the low-pass of speeds had from angles, at the log's times `at` (T,), from its first one on."""
     out, channel, joints = speed.copy(), log["joint_vel"], sim.robot.joints
+    if not len(at):
+        return out
     late = sim.physics.tables["velocity_filter"][:, None]
     for j in (j for j, name in enumerate(joints) if name in channel.columns):
         first = channel.column(joints[j])[np.searchsorted(channel.t, at[0] - 1e-9)]
@@ -308,6 +310,9 @@ def _filtered(sim: "Sim", log: Log, speed: np.ndarray, at: np.ndarray) -> np.nda
     spacing = np.where(np.abs(spacing - sim.control_dt) < 1e-9, sim.control_dt, spacing)
     for k, dt in enumerate(spacing.tolist(), start=1):
         out[:, k] = low_passed(out[:, k - 1], speed[:, k - 1], speed[:, k], late, dt)
+    if noise:
+        for k in range(len(at)):
+            sim.sensors.blur(out[:, k], speed[:, k], k)
     return out
 
 
@@ -349,12 +354,17 @@ def read_records(
     return np.swapaxes(out, 0, 1)
 
 
-def shown_late(sim: "Sim", name: str, records: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Records for a channel: those of qvel through the encoders' low-pass where speeds are had from angles."""
+def shown_late(
+    sim: "Sim", name: str, records: dict[str, np.ndarray], first: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    """Records for a channel: those of qvel through the encoders' low-pass where speeds are had from angles.
+
+    `first`: what the low-pass has at the first record, (worlds, joints), see `late_records`.
+    """
     if name != "joint_vel" or not sim.sensors.active["velocity_filter"]:
         return records
     late = sim.physics.tables["velocity_filter"][:, None]
-    return records | {"qvel": late_records(records["qvel"], sim.sensors.dq, late, sim.timestep)}
+    return records | {"qvel": late_records(records["qvel"], sim.sensors.dq, late, sim.timestep, first)}
 
 
 def sampled(sim: "Sim", records: dict[str, np.ndarray], after: np.ndarray, keys: tuple[str, ...]) -> list[np.ndarray]:
@@ -372,14 +382,13 @@ def sampled(sim: "Sim", records: dict[str, np.ndarray], after: np.ndarray, keys:
 def _read(sim: "Sim", name: str, view: View, at: np.ndarray, noise: bool) -> np.ndarray:
     """One channel (T, worlds, k) from what its sensor sampled at times `at` (T,)."""
     read_part = sim.sensors.PARTS[PARTS[name]]
-    if noise:
+    if noise and len(at):
         rows = [View(**{k: a[n] for k, a in vars(view).items()}) for n in range(len(at))]
-        read = np.stack([read_part(sim.sensors, row, n, True)[name] for n, row in enumerate(rows)])
+        each = [read_part(sim.sensors, row, n, True) for n, row in enumerate(rows)]
+        found = {key: np.stack([readings[key] for readings in each]) for key in each[0]}
     else:
-        read = read_part(sim.sensors, view, 0, False)[name]
+        found = read_part(sim.sensors, view, 0, False)
     if name == "joint_vel" and sim.sensors.active["velocity_differencing"] and len(at) > 1:
-        angle = read_part(sim.sensors, view, 0, False)["joint_pos"]
-        slope = np.diff(angle, axis=0) / np.diff(at)[:, None, None]
-        chosen = sim.physics.tables["velocity_differencing"][:, None] > 0.5
-        read = np.where(chosen, np.concatenate([slope[:1], slope]), read)
-    return read
+        slope = np.diff(found["joint_pos"], axis=0) / np.diff(at)[:, None, None]
+        return np.where(sim.sensors.differenced(), np.concatenate([slope[:1], slope]), found[name])
+    return found[name]

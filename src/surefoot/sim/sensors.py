@@ -1,7 +1,8 @@
 """y = h(x, e) + v: what the robot's sensors deliver, from the state and nothing a robot could not measure.
 
     encoder   q_m = quantum round((q + bias + σ n) / quantum)          dq_m measured, or the difference of two q_m,
-              or the speed through a low-pass, τ ds/dt = dq - s, with the noise of angle differences at the sensor's own rate
+              or the speed through a low-pass, τ ds/dt = dq - s, with the noise of angle differences at the sensor's own rate;
+              what has a low-pass is not differenced once more over the control step
     gyro      ω_m = (1 + scale) R(misalignment) R(mounting)ᵀ ω + bias + walk + N n / √T       walk += K √T n
     accel     the same, of the specific force at the IMU's site
     quat, gravity   attitude of the IMU against gravity, mounting included
@@ -123,6 +124,8 @@ class Sensors:
         self.speeds = own(
             np.zeros((self.worlds, 4, len(self.q)))
         )  # before the low-pass, now and a step ago; after it, now and then
+        self.may_filter = physics.has("velocity_filter")
+        """Whether e can give a world a low-pass: then speeds are remembered while it has none, for the low-pass to begin with."""
         self.captured = False
         """Whether steps are recorded and replayed (on a GPU): then nothing may be decided by looking at values."""
         self.active: dict[str, bool] = {}
@@ -427,25 +430,34 @@ class Sensors:
     def remember_angles(self, readings: Readings, step: int, noisy: bool) -> None:
         """A new control step: `difference` without asking which one it is."""
         self.angles[:, 1] = self.angles[:, 0]
-        if self.active["velocity_filter"]:
+        if self.may_filter or self.active["velocity_filter"]:
             self.speeds[:, 1::2] = self.speeds[:, ::2]
         self._take_angles(readings, step, noisy)
 
     def _take_angles(self, readings: Readings, step: int, noisy: bool) -> None:
-        t, on, s = self.physics.tables, self.active, self.speeds
+        on, s = self.active, self.speeds
         self.angles[:, 0] = readings["joint_pos"]
         if on["velocity_differencing"]:
             by_difference = (self.angles[:, 0] - self.angles[:, 1]) / self.dt
-            chosen = t["velocity_differencing"][:, None] > 0.5
-            readings["joint_vel"] = self.xp.where(chosen, by_difference, readings["joint_vel"])
+            readings["joint_vel"] = self.xp.where(self.differenced(), by_difference, readings["joint_vel"])
         if on["velocity_filter"]:
-            late = t["velocity_filter"][:, None]
             s[:, 0] = readings["joint_vel"]
-            s[:, 2] = low_passed(s[:, 3], s[:, 1], s[:, 0], late, self.dt)
+            s[:, 2] = low_passed(s[:, 3], s[:, 1], s[:, 0], self.physics.tables["velocity_filter"][:, None], self.dt)
             readings["joint_vel"] = self._copy(s[:, 2])
-            if noisy and (on["encoder_noise"] or on["encoder_quantum"]):
-                drawn = self.noise.normal("speed_from_angles", step, s.shape[-1])
-                readings["joint_vel"] += self.speed_noise(s[:, 0]) * drawn
+            if noisy:
+                self.blur(readings["joint_vel"], s[:, 0], step)
+        elif self.may_filter:
+            s[:, ::2] = readings["joint_vel"][:, None]
+
+    def differenced(self) -> Array:
+        """Worlds whose speed is the change of an angle over the control step, (worlds, 1) bool: none with a low-pass, which is of such."""
+        t = self.physics.tables
+        return (t["velocity_differencing"][:, None] > 0.5) & (t["velocity_filter"][:, None] <= 0)
+
+    def blur(self, filtered: Array, speed: Array, step: int) -> None:
+        """Add to low-passed speeds, (worlds, joints), the noise that angles give them at these true speeds."""
+        if self.active["encoder_noise"] or self.active["encoder_quantum"]:
+            filtered += self.speed_noise(speed) * self.noise.normal("speed_from_angles", step, filtered.shape[-1])
 
     def speed_noise(self, speed: Array | None = None) -> Array:
         """Standard deviation of speeds that are had from noisy, stepped angles, (worlds, joints), at these speeds; of fast ones if None."""

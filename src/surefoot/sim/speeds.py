@@ -33,13 +33,14 @@ def noise_of_differences(variance: Array, late: Array, period: Array) -> Array:
     return xp.where(late > 0, size, xp.zeros_like(size))
 
 
-def late_records(qvel: Array, dofs: Any, late: Array, dt: float) -> Array:
+def late_records(qvel: Array, dofs: Any, late: Array, dt: float, first: Array | None = None) -> Array:
     """Records of qvel (worlds, N + 1, nv), `dt` apart, with s in place of v in some columns; late: τ (worlds, 1).
 
-    s begins as if the motion of the first two records had gone on for ever.
+    s begins with `first` (worlds, columns): it shows the time before the records, of which they know nothing. None: as if the motion of
+    the first two records had gone on for ever, which is wrong for several τ where a command jumped at the first.
     """
     out, v = array_namespace(qvel).asarray(qvel, copy=True), qvel[..., dofs]
-    s = v[:, 0] - late * (v[:, min(1, v.shape[1] - 1)] - v[:, 0]) / dt
+    s = v[:, 0] - late * (v[:, min(1, v.shape[1] - 1)] - v[:, 0]) / dt if first is None else first
     out[:, 0, dofs] = s
     for k in range(1, v.shape[1]):
         s = low_passed(s, v[:, k - 1], v[:, k], late, dt)
