@@ -132,7 +132,6 @@ QUICK: dict[str, dict[str, Any]] = {
         "steps": 450_000,
         "more": 60_000,
         "enough": 0.85,
-        "trials": 1,
         "effort": {"families": ("multi-sine",), "population": 4, "rounds": 1, "elite": 2, "samples": 1, "climbs": 0},
     },
     "go2": {"steps": 2_000_000, "more": 200_000, "trials": 1},
