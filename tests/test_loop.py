@@ -29,7 +29,7 @@ from surefoot.loop.choice import kept_by, off_asked
 from surefoot.loop.judging import Trial, distinct, ended_words, swung_up, walked
 from surefoot.loop.ladder import Step, drawn, page_of, shown
 from surefoot.loop.on_robot import runs_of
-from surefoot.loop.training import Best, belief_of
+from surefoot.loop.training import Best, belief_of, hedged
 from surefoot.loop.truth import held_text, true_e
 from surefoot.robots import load
 from surefoot.sim import Sim
@@ -210,6 +210,21 @@ def test_retraining_draws_from_the_fits_own_posterior_and_the_prior_of_the_rest(
     assert drawn_e["resistance"].std() == pytest.approx(0.1 * wider, rel=0.1)
     assert drawn_e["arm_mass"].mean() == pytest.approx(0.11, abs=4e-4)
     assert np.ptp(drawn_e["encoder_bias"]) > 0.055
+
+
+@pytest.mark.parametrize(("left", "share"), [(9.0, 0.0), (11.0, 0.5)])
+def test_where_the_model_lacks_something_half_of_the_worlds_are_drawn_as_before(qube, left, share):
+    from surefoot.identify import Fit, Score
+
+    params = qube.params.only("resistance")
+    floors = {"windows": "fitted", "unit": "rad", "before": 1.0, "horizon": 0.3, "start": "estimated"}
+    scores = [
+        Score(channel="joint_pos", column=name, after=factor * left * 1e-3, floor=1e-3, **floors)
+        for name, factor in (("arm", 0.9), ("pendulum", 1.1))
+    ]
+    fit = Fit.made(params, np.array([9.0]), np.array([[1e-6]]), white_std=np.array([1e-3]), freedom=50.0, scores=scores)
+    drawn_e = hedged(fit, qube.params.prior()).sample(4000, 0)
+    assert (np.abs(drawn_e["resistance"] - 9.0) > 0.02).mean() == pytest.approx(share, abs=0.03)
 
 
 # -------------------------------------------------------------------- judging

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from surefoot.cli_words import File, Mapping, RobotName, Seconds, answer, table, tell
+from surefoot.cli_words import Count, File, Mapping, RobotName, Seconds, answer, table, tell
 from surefoot.errors import InputError, choose
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ Channels = Annotated[str | None, tyro.conf.arg(metavar="NAMES")]
 Values = Annotated[str | None, tyro.conf.arg(metavar="NAME=VALUE,...")]
 Share = Annotated[float, tyro.conf.arg(metavar="0..1")]
 Number = Annotated[float | None, tyro.conf.arg(metavar="NUMBER")]
-Count = Annotated[int | None, tyro.conf.arg(metavar="COUNT")]
 REPLAYS = ("apart", "channels", "window", "stride", "hold", "log_start", "robust", "starts", "rugged", "most", "seed")
 """Options of fits that simulate."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from surefoot.cli_words import AnyRobot, File, Mapping, Seconds, Source, Target, answer, table, tell
+from surefoot.cli_words import AnyRobot, Count, File, Mapping, Seconds, Source, Target, answer, table, tell
 
 if TYPE_CHECKING:
     from surefoot.cli_recorded import FitFile
@@ -54,7 +54,7 @@ def replay(
     params: File = None,
     e: File = None,
     prior: File = None,
-    draws: Annotated[int | None, tyro.conf.arg(metavar="COUNT")] = None,
+    draws: Count = None,
     mapping: Mapping = None,
     start: Seconds = None,
     stop: Seconds = None,

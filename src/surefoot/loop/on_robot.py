@@ -225,7 +225,7 @@ def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _li
 
     def work(_again: bool) -> dict[str, Any]:
         from surefoot.identify import identify
-        from surefoot.identify.fit_table import units_of
+        from surefoot.identify.fit_table import misfit_lines, units_of
 
         spent = sum(folder.result(name)["robot_seconds"] for name in used)
         check_budget(loop, folder, ahead_of(loop))
@@ -242,7 +242,7 @@ def identify_robot(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _li
         ]
         return {
             "values": rows, "robot_seconds": spent, "at_bound": list(fit.at_bound),
-            "unidentified": [x.combination for x in fit.unidentified], "misfit": [x.sentence for x in fit.misfit],
+            "unidentified": [x.combination for x in fit.unidentified], "misfit": misfit_lines(fit, 12),
             "checked": checked_motion(folder, fit, say) if kit.explore else [],
         }  # fmt: skip
 

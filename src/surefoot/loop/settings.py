@@ -19,7 +19,7 @@ class Rung:
         name: of its folder.
         title: in tables.
         e: what its training draws e from: the "nominal" values, the robot file's prior ("randomized"), the "posterior" of the
-            fit with the rest of the prior, or the reality's "truth".
+            fit with the rest of the prior (`hedged`), or the reality's "truth".
         start: rung whose learner it begins with; "": from nothing.
         judged: whether it is a rung of the ladder, or only where others begin.
         tried: runs on the robot by which a retrained policy is kept or not.

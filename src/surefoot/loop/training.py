@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +14,16 @@ from surefoot.params import Params, Prior
 from surefoot.robots import Robot
 from surefoot.sim import Sim
 
+if TYPE_CHECKING:
+    from surefoot.identify import Fit
+
 Say = Callable[[str], None]
 JUDGED = 128
 """Worlds in which a policy is judged while it trains."""
 ALIKE = 0.02
 """Difference of two shares of successes in them that means nothing."""
+LACKS = 10.0
+"""Noise floors left of a fit from which on its model lacks too much for its posterior to be trusted alone."""
 BEST = "best.npz"
 """In a rung's folder: its best policy so far."""
 
@@ -57,12 +62,30 @@ def belief_of(loop: Loop, folder: Folder, rung: Rung, params: Params) -> Prior:
     if rung.e == "posterior":
         from surefoot.identify import load_fit
 
-        return load_fit(folder / "fit.json").within(params.prior())
+        return hedged(load_fit(folder / "fit.json"), params.prior())
     if rung.e == "truth":
         from surefoot.loop.truth import true_e
 
         return params.prior().condition(dict(true_e(loop.reality, params).e))
     return params.prior().condition(nominal_of(params))
+
+
+def hedged(fit: "Fit", prior: Prior) -> Prior:
+    """p(e) to retrain under: the posterior, and, where the fit says that its model lacks something, the prior in half of the worlds.
+
+    A model that lacks something is fitted by values that make up for it: the posterior is then narrow beside the truth, and no interval
+    says so.
+    """
+    found = fit.within(prior)
+    if floors_left(fit) <= LACKS:
+        return found
+    return Prior.mixture([found, prior])
+
+
+def floors_left(fit: "Fit") -> float:
+    """How many noise floors a fit leaves of the joint angles that it saw: the median over joints; 0 where it compared none."""
+    left = [s.after / s.floor for s in fit.scores if s.windows == "fitted" and s.channel == "joint_pos"]
+    return float(np.median(left)) if left else 0.0
 
 
 def nominal_of(params: Params) -> dict[str, Any]:
@@ -88,6 +111,7 @@ def train_rung(loop: Loop, folder: Folder, rung: Rung, say: Say = lambda _line: 
     after = [f"train {rung.start}"] if rung.start else []
     if rung.e == "posterior":
         after.append("identify")
+        inputs["lacks"] = LACKS
     if rung.e == "truth":
         inputs["reality"] = stamp(loop.reality)
     return folder.step(
@@ -112,6 +136,12 @@ def _trained(loop: Loop, folder: Folder, rung: Rung, again: bool, say: Say) -> d
     judged = Sim(practice.robot, worlds=JUDGED, seed=999)
     e = belief_of(loop, folder, rung, sim.params)
     e.save(folder / f"rungs/{rung.name}/prior.json")
+    if rung.e == "posterior":
+        from surefoot.identify import load_fit
+
+        left = floors_left(load_fit(folder / "fit.json"))
+        also = "; the model lacks something, so half of the worlds are drawn as before" if left > LACKS else ""
+        say(f"{rung.title}: the fit leaves {left:.3g} noise floors of the joint angles{also}")
     rows, best = e.sample(JUDGED, 999), Best(folder / f"rungs/{rung.name}/{BEST}", again)
 
     looks, passed = count(), list[int]()
