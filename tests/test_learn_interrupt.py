@@ -41,6 +41,24 @@ def test_ctrl_c_writes_the_run_and_the_same_call_goes_on_to_the_same_bits(tmp_pa
         assert np.array_equal(gone_on.policy.to_arrays()[name], value), name
 
 
+def test_ctrl_c_in_the_last_update_is_judged_kept_and_not_swallowed(tmp_path):
+    judged = []
+
+    def evaluate(_policy):
+        judged.append(1.0)
+        return {"success": 1.0}
+
+    def press(record):
+        if record["steps"] == 96:
+            signal.raise_signal(signal.SIGINT)
+        return False
+
+    with pytest.raises(KeyboardInterrupt, match="is finished with 96 transitions"):
+        train(world(), SMALL, run=tmp_path, steps=96, stop=press, evaluate=evaluate, say=lambda _line: None)
+    assert judged == [1.0]
+    assert load_run(tmp_path).stopped == "steps"
+
+
 def test_a_second_ctrl_c_ends_at_once_and_other_threads_hear_nothing():
     with held_back() as heard:
         assert not heard()

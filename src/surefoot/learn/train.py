@@ -326,14 +326,14 @@ class _Training:
             self.stopped = ""
         if self.updates == 0 and self.ppo.warmup:
             self._warm(progress)
-        saved, began, base = time.monotonic(), self.clock.training, self.steps
+        saved, began, base, ends = time.monotonic(), self.clock.training, self.steps, False
         with held_back() as interrupted:
             while self.steps < steps and not self.stopped:
                 self._roll_out(progress)
                 record = self._learn(progress, threads)
                 record["steps_per_second"] = (self.steps - base) / max(self.clock.training - began, 1e-9)
                 last = self.steps >= steps
-                if evaluate is not None and not interrupted() and (last or self.steps - self.evaluated >= every):
+                if evaluate is not None and (last or self.steps - self.evaluated >= every):
                     self._judge(evaluate)
                     record |= self.latest
                 enough = self.group.first and stop is not None and stop(self.latest | record)
@@ -354,6 +354,8 @@ class _Training:
                     )
         self.stopped = self.stopped or "steps"
         self.save()
+        if ends:
+            raise KeyboardInterrupt(f"{self.folder} is finished with {self.steps:,} transitions")
 
     def _judge(self, evaluate: Evaluate) -> None:
         """Show a frozen copy of the policy to `evaluate`; its time is not training time."""
